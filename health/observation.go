@@ -1,0 +1,147 @@
+package health
+
+import (
+	"context"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// Reach is what an attempt to reach a server showed.
+type Reach string
+
+// What a probe can meet. Only Refused and Broken speak of a dead process; only
+// Timeout of a hung or cut-off one. Unkind is alive: the server answered,
+// though with an error (too many connections, access denied, host blocked).
+const (
+	ReachUnknown     Reach = ""            // not probed yet
+	ReachOK          Reach = "ok"          // answered everything
+	ReachRefused     Reach = "refused"     // the dial was refused (RST)
+	ReachBroken      Reach = "broken"      // an open connection was closed by the other side
+	ReachTimeout     Reach = "timeout"     // no answer within probe_timeout
+	ReachUnreachable Reach = "unreachable" // no route, no such host, network down
+	ReachUnkind      Reach = "unkind"      // an error packet from the server itself
+	ReachForeign     Reach = "foreign"     // answered, but its identity is not the recorded one
+)
+
+// Answers tells whether the server itself was there.
+func (r Reach) Answers() bool { return r == ReachOK || r == ReachUnkind }
+
+// Observation is what one probe saw of one server. Its times are repld's.
+type Observation struct {
+	Server string
+	Sent   time.Time
+	At     time.Time
+	Reach  Reach
+	// Errno is the server's own error number, 0 if the error was not the server's.
+	Errno uint16
+	// Err is the error's text without secrets; "" if Reach is ok.
+	Err string
+
+	// All below is valid only if Reach is ok.
+
+	Identity topology.Identity
+	Version  string
+	// Started is when the server process started, from its uptime (±1 s).
+	Started  time.Time
+	ReadOnly bool
+	// SlavePos is what a slave has applied (gtid_slave_pos); BinlogPos is the
+	// last transaction of each domain in its binary log; BinlogState all pairs.
+	SlavePos    gtid.Position
+	BinlogPos   gtid.Position
+	BinlogState gtid.State
+	// Slave is the default connection's status, nil if none is configured.
+	Slave *SlaveStatus
+	// Fetch is the status of repld's named rescue connection, nil if none.
+	Fetch    *SlaveStatus
+	SemiSync SemiSync
+	// LogBin, LogSlaveUpdates, EventScheduler, SkipSlaveStart are the server's
+	// own effective settings.
+	LogBin          bool
+	LogSlaveUpdates bool
+	EventScheduler  bool
+	SkipSlaveStart  bool
+	// SkipErrors is @@slave_skip_errors, "OFF" or "" if none.
+	SkipErrors string
+	// ClockOffset is the server's clock minus repld's, with half the round trip
+	// taken off.
+	ClockOffset time.Duration
+}
+
+// Thread is the state of a replication thread.
+type Thread string
+
+// The words of SHOW SLAVE STATUS.
+const (
+	ThreadNo         Thread = "no"
+	ThreadYes        Thread = "yes"
+	ThreadConnecting Thread = "connecting"
+)
+
+// SlaveStatus is one connection of SHOW ALL SLAVES STATUS.
+type SlaveStatus struct {
+	SourceHost string
+	SourcePort uint16
+	// SourceServerID is 0 until the IO thread has connected once.
+	SourceServerID uint32
+	IO             Thread
+	SQL            Thread
+	IOErrno        uint16
+	IOError        string
+	SQLErrno       uint16
+	SQLError       string
+	// SQLState is Slave_SQL_Running_State.
+	SQLState string
+	// UsingGTID is "Slave_Pos", "Current_Pos" or "No".
+	UsingGTID string
+	// Received is Gtid_IO_Pos: what was fetched in this run of the server. It is
+	// empty after a restart, until the IO thread is started.
+	Received gtid.Position
+	// The source's file and position that were read (IO) and executed (SQL), and
+	// where the SQL thread stands in the relay log.
+	SourceLogFile   string
+	ReadPos         uint64
+	ExecLogFile     string
+	ExecPos         uint64
+	RelayLogFile    string
+	RelayLogPos     uint64
+	RelayLogSpace   uint64
+	Heartbeats      uint64
+	HeartbeatPeriod time.Duration
+	// TLS is true if MASTER_SSL is on with verification.
+	TLS bool
+	// Delay is MASTER_DELAY.
+	Delay time.Duration
+	// Filtered is true if any Replicate_* rule is set.
+	Filtered bool
+}
+
+// SemiSync is the state of both roles of semi-synchronous replication.
+type SemiSync struct {
+	MasterEnabled bool
+	// MasterOn is Rpl_semi_sync_master_status: commits really wait.
+	MasterOn bool
+	// Clients is the number of connected ackers; Waiting that of commits that
+	// wait for one now.
+	Clients int
+	Waiting int
+	// NoTx counts transactions since start that were committed without an ack.
+	NoTx uint64
+	// AfterSync is true if the wait point is AFTER_SYNC.
+	AfterSync    bool
+	SlaveEnabled bool
+	// SlaveOn is Rpl_semi_sync_slave_status: the IO thread was started as an acker.
+	SlaveOn bool
+}
+
+// Prober looks at one server. An implementation keeps its own connection and
+// redials at need; it never retries within one call.
+type Prober interface {
+	// Probe observes the server once. It returns within the context's deadline
+	// and never fails: what went wrong is in the observation's Reach and Err. It
+	// leaves the server as it was.
+	Probe(ctx context.Context) Observation
+	// Close ends the prober's connection. A Probe under way may be cut short.
+	Close() error
+}

@@ -1,0 +1,103 @@
+package gtid
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Era is the time of one master: from its opening, all transactions of the
+// cluster carry its server_id and sequence numbers from First on, until the
+// next era begins.
+type Era struct {
+	Epoch  uint64 `json:"epoch"`
+	Domain uint32 `json:"domain"`
+	Server uint32 `json:"server_id"`
+	First  uint64 `json:"first_sequence"`
+}
+
+// Lineage is the cluster's own history: its eras in order of their epochs. It
+// answers the one question that sequence numbers alone cannot: whether a
+// position belongs to the history that the present master continues. A dead
+// master's 0-1-105 is a higher number than its successor's 0-2-104, and yet
+// contains nothing of it, if the second era began at 104.
+//
+// What lies before the first era is taken to be common: init and adopt prove
+// that, by comparing binary log states, before a server becomes a member.
+type Lineage []Era
+
+// ErrDiverged is wrapped by errors about a position that is off the lineage.
+var ErrDiverged = errors.New("off the cluster's lineage")
+
+// Append adds the era of a new master. It refuses an epoch or a first sequence
+// number that does not grow, and a change of domain: they would make positions
+// incomparable.
+func (l Lineage) Append(e Era) (Lineage, error) {
+	if len(l) > 0 {
+		last := l[len(l)-1]
+		switch {
+		case e.Epoch <= last.Epoch:
+			return l, fmt.Errorf("lineage: epoch %d does not follow %d", e.Epoch, last.Epoch)
+		case e.Domain != last.Domain:
+			return l, fmt.Errorf("lineage: domain %d differs from the cluster's %d", e.Domain, last.Domain)
+		case e.First < last.First:
+			return l, fmt.Errorf("lineage: epoch %d would begin at %d, before epoch %d at %d", e.Epoch, e.First, last.Epoch, last.First)
+		}
+	}
+	return append(l[:len(l):len(l)], e), nil
+}
+
+// Domain is the cluster's one domain.
+func (l Lineage) Domain() uint32 {
+	if len(l) == 0 {
+		return 0
+	}
+	return l[0].Domain
+}
+
+// Has tells whether g lies on the lineage: it was written by the master of the
+// era that its sequence number falls into, or before the first era. The zero
+// GTID (nothing yet) does.
+func (l Lineage) Has(g GTID) bool {
+	if g.IsZero() {
+		return true
+	}
+	if len(l) == 0 || g.Domain != l.Domain() {
+		return false
+	}
+	for i := len(l) - 1; i >= 0; i-- {
+		if g.Seq >= l[i].First {
+			return g.Server == l[i].Server
+		}
+	}
+	return true
+}
+
+// Check returns an error that wraps [ErrDiverged] and names what was expected
+// if p, a server's position, is off the lineage or stands in a foreign domain.
+func (l Lineage) Check(p Position) error {
+	for _, d := range p.Domains() {
+		if d != l.Domain() {
+			return fmt.Errorf("position %s stands in domain %d, the cluster's is %d: %w", p, d, l.Domain(), ErrDiverged)
+		}
+	}
+	if g := p.Of(l.Domain()); !l.Has(g) {
+		return fmt.Errorf("position %s is not among the cluster's own transactions (%s): %w", g, l.describe(g.Seq), ErrDiverged)
+	}
+	return nil
+}
+
+func (l Lineage) describe(seq uint64) string {
+	for i := len(l) - 1; i >= 0; i-- {
+		if seq >= l[i].First {
+			return fmt.Sprintf("from sequence %d on they are written by server_id %d", l[i].First, l[i].Server)
+		}
+	}
+	return "no era recorded"
+}
+
+// Contains tells whether a server that stands at have, on the lineage, has
+// everything up to want. A position off the lineage contains nothing and is
+// contained by nothing.
+func (l Lineage) Contains(have, want GTID) bool {
+	return l.Has(have) && l.Has(want) && have.Seq >= want.Seq
+}

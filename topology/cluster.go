@@ -1,0 +1,267 @@
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+)
+
+// Cluster is one master and its slaves, as repld has recorded them. What the
+// servers are really doing is in health.View; where the two differ, repld acts.
+type Cluster struct {
+	// Name is unique within one repld; "main" unless the user says otherwise.
+	Name string `json:"name"`
+	// ID is a random identifier, also kept in the replicated table repld.cluster.
+	ID string `json:"id"`
+	// Epoch grows by one with every change of master. It is 0 before init.
+	Epoch uint64 `json:"epoch"`
+	// Master names the server that alone may accept writes; "" before init.
+	Master string `json:"master"`
+	// Lineage tells the cluster's own transactions from a diverged server's.
+	Lineage gtid.Lineage `json:"lineage"`
+	// Durability is what commits are meant to wait for.
+	Durability Durability `json:"durability"`
+	// DurabilityState is what repld has last arranged on the master.
+	DurabilityState DurabilityState `json:"durability_state"`
+	// DurabilitySince is when DurabilityState was entered.
+	DurabilitySince time.Time `json:"durability_since"`
+	// Servers by name.
+	Servers map[string]*Server `json:"servers"`
+	// Intent is what is being carried out now; nil if nothing is.
+	Intent *Intent `json:"intent,omitempty"`
+	// Paused forbids automatic action. PausedUntil limits it, if not zero.
+	Paused      bool      `json:"paused,omitempty"`
+	PausedUntil time.Time `json:"paused_until,omitzero"`
+	// LastFailover is when the last automatic failover was finished; the next
+	// one waits for failover.block_window unless Acknowledged is later.
+	LastFailover time.Time `json:"last_failover,omitzero"`
+	Acknowledged time.Time `json:"acknowledged,omitzero"`
+	// Floor is the position that whoever is promoted must contain: the first
+	// transaction point of the present era, and whatever was promised since.
+	Floor gtid.GTID `json:"floor"`
+	// MasterBinlog is the highest transaction seen from the recorded master
+	// together with the binary log file it stands in; a restarted master that is
+	// behind it has lost data. It is refreshed at changes of topology, not at
+	// each transaction: the monitor's memory is fresher while repld runs.
+	MasterSeen gtid.GTID `json:"master_seen"`
+	// Broken is the evidence of the last loss of a master, kept until its former
+	// master is back or removed: it decides whether transactions that nobody
+	// else has can have been acknowledged.
+	Broken *Break `json:"broken,omitempty"`
+	// ConfirmNeeded says why automatic mode is off until a person confirms it
+	// (a rebuilt or older state file); "" normally.
+	ConfirmNeeded string `json:"confirm_needed,omitempty"`
+}
+
+// Break is what was known when a master was lost.
+type Break struct {
+	// Epoch and Master of the era that ended.
+	Epoch  uint64 `json:"epoch"`
+	Master string `json:"master"`
+	// At is the first symptom.
+	At time.Time `json:"at"`
+	// Armed is true if the master was observed armed (semi-sync on, its status
+	// ON, an acker connected) not longer than semi_sync.server_timeout before At
+	// and nothing has degraded it since.
+	Armed bool `json:"armed"`
+	// ArmedSeen is the time of that observation.
+	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Fork is the last transaction that the successor shares with the lost master.
+	Fork gtid.GTID `json:"fork"`
+	// Unseen lists servers that could hold more and were not reachable during
+	// the failover; a server leaves the list when it has been examined.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Durability is what a commit on the master waits for.
+type Durability string
+
+// The three modes of safety.md.
+const (
+	Async    Durability = "async"
+	SemiSync Durability = "semi-sync"
+	Lossless Durability = "lossless"
+)
+
+// DurabilityState is what repld has arranged on the master.
+type DurabilityState string
+
+// DurabilityArmed: commits wait for an acker. DurabilityDegraded: they should,
+// but none is left and repld let them go on. DurabilityOff: they never do, or no
+// slave has ever streamed.
+const (
+	DurabilityArmed    DurabilityState = "armed"
+	DurabilityDegraded DurabilityState = "degraded"
+	DurabilityOff      DurabilityState = "off"
+)
+
+// Role is a server's recorded role.
+type Role string
+
+// A server is the cluster's master or a slave of it.
+const (
+	RoleMaster Role = "master"
+	RoleSlave  Role = "slave"
+)
+
+// Promotion is a user's preference for a server as the next master.
+type Promotion string
+
+// Promotion preferences, most wanted first.
+const (
+	PromotionPrefer  Promotion = "prefer"
+	PromotionNeutral Promotion = "neutral"
+	PromotionAvoid   Promotion = "avoid"
+	PromotionNever   Promotion = "never"
+)
+
+// Rank orders preferences: lower is better.
+func (p Promotion) Rank() int {
+	return slices.Index([]Promotion{PromotionPrefer, PromotionNeutral, PromotionAvoid, PromotionNever}, p)
+}
+
+// Identity tells one server from another whatever its address: an address can
+// be a virtual one, or a name, that has just moved to the new master. No effect
+// is sent on a connection whose identity differs from the recorded one.
+type Identity struct {
+	ServerID uint32 `json:"server_id"`
+	// UID is @@server_uid (MariaDB) or @@server_uuid (MySQL).
+	UID      string `json:"uid"`
+	Hostname string `json:"hostname"`
+	Port     uint16 `json:"port"`
+	DataDir  string `json:"datadir"`
+}
+
+// Differs names the parts in which o differs from id, for an error message;
+// none if they are the same server.
+func (id Identity) Differs(o Identity) []string {
+	var out []string
+	note := func(what string, was, is any) {
+		if was != is {
+			out = append(out, fmt.Sprintf("%s was %v, is %v", what, was, is))
+		}
+	}
+	note("server_id", id.ServerID, o.ServerID)
+	note("server uid", id.UID, o.UID)
+	note("hostname", id.Hostname, o.Hostname)
+	note("port", id.Port, o.Port)
+	note("datadir", id.DataDir, o.DataDir)
+	return out
+}
+
+// Flavor is the kind of server.
+type Flavor string
+
+// FlavorMariaDB is the one flavour so far.
+const FlavorMariaDB Flavor = "mariadb"
+
+// Server is one managed server.
+type Server struct {
+	Name string `json:"name"`
+	// Address is host:port, as repld and the other servers reach it. An IPv6
+	// host is in brackets.
+	Address  string   `json:"address"`
+	Identity Identity `json:"identity"`
+	Flavor   Flavor   `json:"flavor"`
+	Version  string   `json:"version"`
+	Role     Role     `json:"role"`
+	// Source names the server that a slave replicates from; "" for the master.
+	Source    string    `json:"source,omitempty"`
+	Promotion Promotion `json:"promotion"`
+	// Joining is true while init slave or a re-seed is under way: no automatic
+	// action touches the server meanwhile and it counts for nothing.
+	Joining bool `json:"joining,omitempty"`
+	// Diverged holds the extra transactions that keep the server out; empty
+	// normally.
+	Diverged []gtid.GTID `json:"diverged,omitempty"`
+	// MustFence is set for a former master that has not yet been made read-only
+	// by repld; it is worked off at first contact.
+	MustFence bool `json:"must_fence,omitempty"`
+	// Delay is the intended MASTER_DELAY.
+	Delay time.Duration `json:"delay,omitempty"`
+	// ReplicateDoDB are the schemas a filtered slave replicates; empty for all.
+	ReplicateDoDB []string `json:"replicate_do_db,omitempty"`
+	// SkipErrors is the slave_skip_errors value the user insisted on; "" normally.
+	SkipErrors string `json:"skip_errors,omitempty"`
+	// ConfigFile is the drop-in's path, or the path that ConfigCommand stands for.
+	ConfigFile     string   `json:"config_file,omitempty"`
+	ConfigCommand  []string `json:"config_command,omitempty"`
+	RestartCommand []string `json:"restart_command,omitempty"`
+	// TLS says where the server's certificate comes from: "repld" or "user".
+	TLS string `json:"tls,omitempty"`
+	// CAFile is the authority, in the server's own file system, by which a slave
+	// on this server verifies its source.
+	CAFile string `json:"ca_file,omitempty"`
+	// CertFile and KeyFile are the client pair for that connection, if any.
+	CertFile string `json:"cert_file,omitempty"`
+	KeyFile  string `json:"key_file,omitempty"`
+	// DropInSum is the SHA-256 of the drop-in as repld wrote it.
+	DropInSum string    `json:"drop_in_sum,omitempty"`
+	AddedAt   time.Time `json:"added_at"`
+}
+
+// NeverPromotable lists the recorded reasons for which the server may never
+// become the master; a server with one is not an acker either.
+func (s *Server) NeverPromotable() []string {
+	var out []string
+	if s.Promotion == PromotionNever {
+		out = append(out, "promotion_never")
+	}
+	if s.Delay > 0 {
+		out = append(out, "delayed")
+	}
+	if len(s.ReplicateDoDB) > 0 {
+		out = append(out, "filtered")
+	}
+	if s.SkipErrors != "" {
+		out = append(out, "skip_errors")
+	}
+	if s.Joining {
+		out = append(out, "joining")
+	}
+	if len(s.Diverged) > 0 {
+		out = append(out, "diverged")
+	}
+	return out
+}
+
+// Clone is a deep copy, so that a snapshot never changes under its reader.
+func (c *Cluster) Clone() *Cluster {
+	if c == nil {
+		return nil
+	}
+	d := *c
+	d.Lineage = slices.Clone(c.Lineage)
+	d.Servers = make(map[string]*Server, len(c.Servers))
+	for name, s := range c.Servers {
+		e := *s
+		e.Diverged = slices.Clone(s.Diverged)
+		e.ReplicateDoDB = slices.Clone(s.ReplicateDoDB)
+		e.ConfigCommand = slices.Clone(s.ConfigCommand)
+		e.RestartCommand = slices.Clone(s.RestartCommand)
+		d.Servers[name] = &e
+	}
+	d.Intent = c.Intent.Clone()
+	if c.Broken != nil {
+		b := *c.Broken
+		b.Unseen = slices.Clone(c.Broken.Unseen)
+		d.Broken = &b
+	}
+	return &d
+}
+
+// Names lists the servers in alphabetical order.
+func (c *Cluster) Names() []string { return slices.Sorted(maps.Keys(c.Servers)) }
+
+// ByAddress finds the server that is recorded under an address, nil if none.
+func (c *Cluster) ByAddress(address string) *Server {
+	for _, s := range c.Servers {
+		if s.Address == address {
+			return s
+		}
+	}
+	return nil
+}

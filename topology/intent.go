@@ -1,0 +1,175 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+)
+
+// IntentKind is what an intent is about.
+type IntentKind string
+
+// IntentFailover replaces a lost master. IntentReopen opens the recorded master
+// again after it restarted by itself and nothing was promoted since.
+const (
+	IntentFailover IntentKind = "failover"
+	IntentReopen   IntentKind = "reopen"
+)
+
+// Intent is what repld has decided to do about who is master, journaled before
+// the first effect. Everything that can be observed is left out: a restarted
+// repld reads the intent, observes the servers, and goes on. What cannot be
+// observed is here: whom it chose, and that an opening statement was sent.
+type Intent struct {
+	// ID is the operation that records the steps.
+	ID   string     `json:"id"`
+	Kind IntentKind `json:"kind"`
+	// Epoch is the era that this intent begins: the cluster's epoch plus one for
+	// a failover, the same epoch for a reopening.
+	Epoch     uint64 `json:"epoch"`
+	OldMaster string `json:"old_master"`
+	// Candidate is who will be opened; "" until it is chosen.
+	Candidate string `json:"candidate,omitempty"`
+	// To is the server that a person asked for; "" lets repld choose.
+	To string `json:"to,omitempty"`
+	// Manual is true if a person ordered it: block_window does not hold it back.
+	Manual bool `json:"manual,omitempty"`
+	// Symptom is the time of the first symptom, Begun of the verdict.
+	Symptom time.Time `json:"symptom"`
+	Begun   time.Time `json:"begun"`
+	// Armed and ArmedSeen are as in [Break].
+	Armed     bool      `json:"armed"`
+	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Bound is the highest transaction of the old master that was observed by
+	// any means; what was committed after it and reached nobody is unknown.
+	Bound gtid.GTID `json:"bound"`
+	// Opening is set before the first opening statement is sent and never
+	// cleared but by the intent's end: from then on the candidate may be open.
+	Opening *Opening `json:"opening,omitempty"`
+	// Opened is set once the candidate was seen open; Repointing then goes on.
+	Opened time.Time `json:"opened,omitzero"`
+	// Asked names the slaves that were ordered to follow the new master, so that
+	// each gets its order once and the intent can end.
+	Asked []string `json:"asked,omitempty"`
+}
+
+// Opening is an opening statement that was, or may have been, sent.
+type Opening struct {
+	// Server is to be opened.
+	Server string `json:"server"`
+	// Applied is its position before the opening: the new era begins right
+	// after it.
+	Applied gtid.GTID `json:"applied"`
+	// ServerClock is the deadline after which the statement can no longer open
+	// the server, on the server's own clock; Deadline is the same on repld's.
+	ServerClock string    `json:"server_clock,omitempty"`
+	Deadline    time.Time `json:"deadline"`
+	// Armed tells whether commits wait for an acker from the first one on.
+	Armed bool `json:"armed"`
+}
+
+// Clone is a deep copy.
+func (in *Intent) Clone() *Intent {
+	if in == nil {
+		return nil
+	}
+	c := *in
+	if in.Opening != nil {
+		o := *in.Opening
+		c.Opening = &o
+	}
+	c.Asked = slices.Clone(in.Asked)
+	return &c
+}
+
+// OperationKind is what an operation did.
+type OperationKind string
+
+// The kinds of history entries.
+const (
+	OpFailover   OperationKind = "failover"
+	OpRejoin     OperationKind = "rejoin"
+	OpInit       OperationKind = "init"
+	OpAdopt      OperationKind = "adopt"
+	OpRemove     OperationKind = "remove"
+	OpDegrade    OperationKind = "degrade"
+	OpRearm      OperationKind = "rearm"
+	OpDurability OperationKind = "durability"
+	OpReopen     OperationKind = "reopen"
+)
+
+// Result is how an operation ended.
+type Result string
+
+// Results of an operation.
+const (
+	ResultRunning    Result = "running"
+	ResultDone       Result = "done"
+	ResultRolledBack Result = "rolled_back"
+	ResultBlocked    Result = "blocked"
+	ResultFailed     Result = "failed"
+)
+
+// Operation is an entry of the history.
+type Operation struct {
+	ID        string        `json:"id"`
+	Cluster   string        `json:"cluster"`
+	Kind      OperationKind `json:"kind"`
+	Result    Result        `json:"result"`
+	Server    string        `json:"server,omitempty"`
+	OldMaster string        `json:"old_master,omitempty"`
+	NewMaster string        `json:"new_master,omitempty"`
+	Epoch     uint64        `json:"epoch,omitempty"`
+	StartedAt time.Time     `json:"started_at"`
+	EndedAt   time.Time     `json:"ended_at,omitzero"`
+	// Milliseconds from the first symptom; nil if unknown or not applicable.
+	DetectedMS    *float64 `json:"detected_ms"`
+	OpenedMS      *float64 `json:"opened_ms"`
+	TotalMS       *float64 `json:"total_ms"`
+	WriteOutageMS *float64 `json:"write_outage_ms"`
+	Steps         []Step   `json:"steps"`
+	// LostTransactions is nil if unknown; Detail then says the bound.
+	LostTransactions    *uint64  `json:"lost_transactions"`
+	RescuedTransactions uint64   `json:"rescued_transactions"`
+	Evidence            []string `json:"evidence"`
+	Detail              string   `json:"detail,omitempty"`
+}
+
+// Step is one timed part of an operation.
+type Step struct {
+	Name   string  `json:"name"`
+	Server string  `json:"server,omitempty"`
+	MS     float64 `json:"ms"`
+	Result string  `json:"result"`
+}
+
+// Clone is a deep copy.
+func (o *Operation) Clone() *Operation {
+	c := *o
+	c.Steps = slices.Clone(o.Steps)
+	c.Evidence = slices.Clone(o.Evidence)
+	return &c
+}
+
+// Account is one of the accounts that repld made for a cluster. The password
+// is encrypted at rest.
+type Account struct {
+	// Purpose is "repld" (the daemon's own) or "replication" (the slaves').
+	Purpose  string `json:"purpose"`
+	User     string `json:"user"`
+	Password string `json:"password"`
+}
+
+// Accounts by purpose.
+type Accounts map[string]Account
+
+// The purposes of accounts.
+const (
+	AccountRepld       = "repld"
+	AccountReplication = "replication"
+)
+
+// Clone is a copy.
+func (a Accounts) Clone() Accounts { return maps.Clone(a) }
