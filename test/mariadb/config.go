@@ -45,7 +45,19 @@ func Replicating(serverID int) []string {
 }
 
 // lay makes the server's folder: data, option file and restart script.
-func (s *Server) lay(ctx context.Context, template string) error {
+func (s *Server) lay(ctx context.Context) error {
+	template, err := s.kit.template(ctx, s.opts.Anonymous)
+	if err != nil {
+		return err
+	}
+	if err := s.copy(ctx, template); err != nil {
+		return fmt.Errorf("server %s: prepare: %w", s.Name, err)
+	}
+	return nil
+}
+
+// copy fills the folder from the template.
+func (s *Server) copy(ctx context.Context, template string) error {
 	if len(s.Socket) > 107 {
 		return fmt.Errorf("path of the socket is too long for the system: %s", s.Socket)
 	}
