@@ -53,8 +53,8 @@ func (g *grouper) add(e *event, at time.Time) (Transaction, bool, error) {
 	if e.artificial() {
 		return Transaction{}, false, nil
 	}
-	begin := g.pos
 	g.advance(e)
+	begin := g.pos - uint64(e.EventSize)
 	switch e.EventType {
 	case evFormat:
 		g.tear()

@@ -19,7 +19,8 @@ type Handler interface {
 	Transaction(Transaction)
 	// Heartbeat tells that the idle server lives.
 	Heartbeat(Heartbeat)
-	// Rotated tells that the log goes on in another file.
+	// Rotated tells that the log goes on in another file, or that the server was
+	// started.
 	Rotated(Rotated)
 	// Disconnected tells, at the first sign of it, that a connection broke, or
 	// that an attempt to connect failed.
@@ -53,8 +54,9 @@ type Heartbeat struct {
 type Rotated struct {
 	At   time.Time
 	File string
-	// Restarted is true if the file was begun by a starting server process, not
-	// by a rotation.
+	// Restarted is true if the file was begun by a starting server process, not by
+	// a rotation, and not before the position that the stream has reached. It is
+	// also told of the file in which the reading begins.
 	Restarted bool
 }
 
