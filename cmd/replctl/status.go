@@ -43,16 +43,20 @@ func newStatus(c *cli) *cobra.Command {
 	return cmd
 }
 
-// statusExit judges by what takes writes, not by the word: a cluster that is
-// failing over has a master again before it has finished.
+// statusExit judges by what takes writes, not by the word alone: a cluster that
+// is failing over has a master again before it has finished. A degraded one may
+// have a master that repld cannot read, and that serves others all the same.
 func statusExit(s *api.Status) int {
-	switch {
-	case !s.Writable():
-		return exitNoMaster
-	case s.Health != "healthy":
+	switch s.Health {
+	case "healthy":
+		return 0
+	case "degraded":
 		return exitDegraded
 	}
-	return 0
+	if s.Writable() && s.Health != "no_master" {
+		return exitDegraded
+	}
+	return exitNoMaster
 }
 
 // look is how a table is drawn.

@@ -33,7 +33,8 @@ const (
 
 // Server answers replctl.
 type Server struct {
-	service Service
+	read    Reader
+	change  Changer
 	version Version
 	log     *slog.Logger
 	http    *http.Server
@@ -42,9 +43,10 @@ type Server struct {
 	stop    context.CancelFunc
 }
 
-// NewServer makes a server; [Server.Serve] runs it.
-func NewServer(service Service, version Version, log *slog.Logger) *Server {
-	s := &Server{service: service, version: version, log: log}
+// NewServer makes a server; [Server.Serve] runs it. A nil Changer makes one that
+// only shows: it has no routes for changes.
+func NewServer(read Reader, change Changer, version Version, log *slog.Logger) *Server {
+	s := &Server{read: read, change: change, version: version, log: log}
 	s.changes, s.stop = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler:           s.Handler(),
@@ -101,11 +103,13 @@ func (s *Server) Handler() http.Handler {
 	route(http.MethodGet, cluster+"/status", s.getStatus)
 	route(http.MethodGet, cluster+"/history", s.getHistory)
 	route(http.MethodGet, cluster+"/history/{id}", s.getOperation)
-	route(http.MethodPost, cluster+"/init", change(s, s.service.Init))
-	route(http.MethodPost, cluster+"/adopt", change(s, s.service.Adopt))
-	route(http.MethodPost, cluster+"/remove", change(s, s.service.Remove))
-	route(http.MethodPost, cluster+"/failover", change(s, s.service.Failover))
-	route(http.MethodPost, cluster+"/rejoin", change(s, s.service.Rejoin))
+	if s.change != nil {
+		route(http.MethodPost, cluster+"/init", change(s, s.change.Init))
+		route(http.MethodPost, cluster+"/adopt", change(s, s.change.Adopt))
+		route(http.MethodPost, cluster+"/remove", change(s, s.change.Remove))
+		route(http.MethodPost, cluster+"/failover", change(s, s.change.Failover))
+		route(http.MethodPost, cluster+"/rejoin", change(s, s.change.Rejoin))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusNotFound, wrongRequest("unknown_route", "there is no "+r.URL.Path, "use replctl of the same version as repld"))
 	})
@@ -122,7 +126,7 @@ func (s *Server) getStatus(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	status, err := s.service.Status(r.Context(), cluster)
+	status, err := s.read.Status(r.Context(), cluster)
 	if err != nil {
 		return err
 	}
@@ -142,7 +146,7 @@ func (s *Server) getHistory(w http.ResponseWriter, r *http.Request) error {
 			return wrongRequest("bad_limit", fmt.Sprintf("limit %q is not a number from 1 to %d", text, MaxHistory), "correct it")
 		}
 	}
-	list, err := s.service.History(r.Context(), cluster, limit)
+	list, err := s.read.History(r.Context(), cluster, limit)
 	if err != nil {
 		return err
 	}
@@ -158,7 +162,7 @@ func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	op, err := s.service.Operation(r.Context(), cluster, r.PathValue("id"))
+	op, err := s.read.Operation(r.Context(), cluster, r.PathValue("id"))
 	if err != nil {
 		return err
 	}

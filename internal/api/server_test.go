@@ -20,7 +20,8 @@ import (
 
 // service is a repld for the tests of the wire: each verb is a function.
 type service struct {
-	Service
+	Reader
+	Changer
 	status func(cluster string) (*Status, error)
 	remove func(ctx context.Context, r RemoveRequest, p Progress) (*Result, error)
 	init   func(ctx context.Context, r InitRequest, p Progress) (*Result, error)
@@ -44,7 +45,7 @@ func (s service) Init(ctx context.Context, _ string, r InitRequest, p Progress) 
 
 // serve starts a server for svc and gives a client, the socket and the server.
 // All is stopped, and no goroutine left, at the end of the test.
-func serve(t *testing.T, svc Service) (*Client, string, *Server) {
+func serve(t *testing.T, svc service) (*Client, string, *Server) {
 	t.Helper()
 	leaks := goleak.IgnoreCurrent()
 	path := filepath.Join(t.TempDir(), "s")
@@ -52,7 +53,7 @@ func serve(t *testing.T, svc Service) (*Client, string, *Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewServer(svc, Version{Version: "1.2.3"}, slog.New(slog.DiscardHandler))
+	s := NewServer(svc, svc, Version{Version: "1.2.3"}, slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {

@@ -6,15 +6,10 @@ import (
 	"github.com/repld/repld/internal/fault"
 )
 
-// Service is what repld does for its users. Errors are *fault.Error, or become
-// one of kind Failed. A cluster's name has been checked for its form only.
-//
-// The reading verbs answer from memory and never wait for a server. Of the
-// changes, a dry run must honour its context at once; a real one gets a context
-// that ends only when repld stops. Every change is refused (kind Refused)
-// before it is asked to be confirmed (kind Unconfirmed), and in the state that
-// it aims at it changes nothing and succeeds.
-type Service interface {
+// Reader is what repld can be asked. It answers from memory and never waits for
+// a server. Its errors, as those of [Changer], are *fault.Error, or become one of
+// kind Failed; a cluster's name has been checked for its form only.
+type Reader interface {
 	// Status describes a cluster; before any init, the default cluster without
 	// servers. An unknown cluster is a fault of kind Usage.
 	Status(ctx context.Context, cluster string) (*Status, error)
@@ -22,7 +17,14 @@ type Service interface {
 	History(ctx context.Context, cluster string, limit int) ([]Operation, error)
 	// Operation is one of them; an unknown id is a fault of kind Usage.
 	Operation(ctx context.Context, cluster, id string) (*Operation, error)
+}
 
+// Changer is what repld can be told to do. A dry run must honour its context at
+// once; a real change gets a context that ends only when repld stops. Every
+// change is refused (kind Refused) before it is asked to be confirmed (kind
+// Unconfirmed), and in the state that it aims at it changes nothing and
+// succeeds. p may be called until the method returns, by one goroutine at a time.
+type Changer interface {
 	// Init makes a server a cluster's master, or a slave if the request says so.
 	Init(ctx context.Context, cluster string, r InitRequest, p Progress) (*Result, error)
 	// Adopt takes over a server that already replicates, or a promotion that was

@@ -52,6 +52,24 @@ func TestAServerIsPlainAndReachable(t *testing.T) {
 	}
 }
 
+func TestEachExecHasASessionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	s.MustExec(t, "SET sql_log_bin=0", "SET @mine=1")
+	conn, err := s.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var left string
+	if err := conn.QueryRowContext(t.Context(), "SELECT CONCAT(@@sql_log_bin+0, ' ', COALESCE(@mine, '-'))").Scan(&left); err != nil || left != "1 -" {
+		t.Errorf("the next session has %q (%v)", left, err)
+	}
+	if got := s.MustValue(t, "SELECT CONCAT(@@sql_log_bin+0, ' ', COALESCE(@mine, '-'))"); got != "1 -" {
+		t.Errorf("the pool has %q", got)
+	}
+}
+
 func TestAnonymousAccountsAreThereIfWanted(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{Anonymous: true})
