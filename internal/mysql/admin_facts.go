@@ -46,9 +46,9 @@ type SlaveHost struct {
 	Port uint16
 }
 
-// Facts is what a server says about itself to an administrator: all that is
+// AdminFacts is what a server says about itself to an administrator: all that is
 // judged before anything on it is changed.
-type Facts struct {
+type AdminFacts struct {
 	Identity topology.Identity
 	Flavor   topology.Flavor
 	// Version is the whole version string, for example "10.11.19-MariaDB-log".
@@ -112,20 +112,20 @@ type SourceStatus struct {
 }
 
 // Value is a global variable's value, "" if the server does not know it.
-func (f *Facts) Value(name string) string { return f.Settings[name].Value }
+func (f *AdminFacts) Value(name string) string { return f.Settings[name].Value }
 
 // On tells whether a global variable is on.
-func (f *Facts) On(name string) bool { return isOn(f.Settings[name].Value) }
+func (f *AdminFacts) On(name string) bool { return isOn(f.Settings[name].Value) }
 
 // systemSchemas are never anybody's data; repld is repld's own.
 const systemSchemas = `'mysql','information_schema','performance_schema','sys','repld'`
 
-// GatherFacts asks a server all that set-up judges. It changes nothing. Each
+// GatherAdminFacts asks a server all that set-up judges. It changes nothing. Each
 // statement has its own deadline, for information_schema can be slow where
 // there are very many tables.
-func GatherFacts(ctx context.Context, c *Conn) (*Facts, error) {
-	f := &Facts{Settings: map[string]Setting{}}
-	for _, step := range []func(context.Context, *Conn, *Facts) error{
+func GatherAdminFacts(ctx context.Context, c *Conn) (*AdminFacts, error) {
+	f := &AdminFacts{Settings: map[string]Setting{}}
+	for _, step := range []func(context.Context, *Conn, *AdminFacts) error{
 		factsSettings, factsClock, factsPrivileges, factsPositions, factsReplication, factsTables, factsLogins, factsMembership,
 	} {
 		bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -140,7 +140,7 @@ func GatherFacts(ctx context.Context, c *Conn) (*Facts, error) {
 
 // factsSettings reads the variables with where each came from, which servers
 // older than 10.5 cannot tell.
-func factsSettings(ctx context.Context, c *Conn, f *Facts) error {
+func factsSettings(ctx context.Context, c *Conn, f *AdminFacts) error {
 	rows, err := c.Query(ctx, "SHOW GLOBAL VARIABLES")
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func factsSettings(ctx context.Context, c *Conn, f *Facts) error {
 	return nil
 }
 
-func factsClock(ctx context.Context, c *Conn, f *Facts) error {
+func factsClock(ctx context.Context, c *Conn, f *AdminFacts) error {
 	sent := time.Now()
 	row, err := c.QueryRow(ctx, "SELECT UNIX_TIMESTAMP(SYSDATE(6)) t, (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='UPTIME') u")
 	if err != nil {
@@ -191,7 +191,7 @@ func factsClock(ctx context.Context, c *Conn, f *Facts) error {
 	return nil
 }
 
-func factsPrivileges(ctx context.Context, c *Conn, f *Facts) error {
+func factsPrivileges(ctx context.Context, c *Conn, f *AdminFacts) error {
 	row, err := c.QueryRow(ctx, "SELECT CURRENT_USER() u")
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func factsPrivileges(ctx context.Context, c *Conn, f *Facts) error {
 	return err
 }
 
-func factsPositions(ctx context.Context, c *Conn, f *Facts) (err error) {
+func factsPositions(ctx context.Context, c *Conn, f *AdminFacts) (err error) {
 	if f.BinlogState, err = gtid.ParseState(f.Value("gtid_binlog_state")); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func factsPositions(ctx context.Context, c *Conn, f *Facts) (err error) {
 
 // factsTables lists what replicates badly: at most 200 of each kind, for a
 // person reads them.
-func factsTables(ctx context.Context, c *Conn, f *Facts) (err error) {
+func factsTables(ctx context.Context, c *Conn, f *AdminFacts) (err error) {
 	if f.Schemas, err = column(ctx, c, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME NOT IN ("+systemSchemas+
 		") AND SCHEMA_NAME NOT LIKE '#mysql50#%' ORDER BY 1"); err != nil {
 		return err
@@ -246,7 +246,7 @@ func tables(ctx context.Context, c *Conn, query string) ([]Table, error) {
 }
 
 // factsLogins reads the accounts, if the administrator may.
-func factsLogins(ctx context.Context, c *Conn, f *Facts) error {
+func factsLogins(ctx context.Context, c *Conn, f *AdminFacts) error {
 	rows, err := c.Query(ctx, "SELECT User u, Host h, ssl_type t, plugin p FROM mysql.user WHERE Host<>'' ORDER BY 1,2")
 	if Errno(err) != 0 {
 		return nil // not allowed to: the rule about privileges says so

@@ -9,7 +9,7 @@ import (
 )
 
 // factsReplication reads who replicates from the server and from whom it does.
-func factsReplication(ctx context.Context, c *Conn, f *Facts) error {
+func factsReplication(ctx context.Context, c *Conn, f *AdminFacts) error {
 	if isOn(f.Value("log_bin")) {
 		row, err := c.QueryRow(ctx, "SHOW MASTER STATUS")
 		if err != nil && Errno(err) == 0 {
@@ -78,7 +78,7 @@ func numbered(r *Row, number, text string) string {
 }
 
 // factsMembership reads repld.cluster, if it is there.
-func factsMembership(ctx context.Context, c *Conn, f *Facts) error {
+func factsMembership(ctx context.Context, c *Conn, f *AdminFacts) error {
 	m, err := ReadMembership(ctx, c)
 	f.Cluster = m
 	return err

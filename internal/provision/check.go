@@ -30,7 +30,9 @@ type Check struct {
 	Kind fault.Kind `json:"-"`
 }
 
-func pass(format string, args ...any) Check { return Check{Result: OK, Text: fmt.Sprintf(format, args...)} }
+func pass(format string, args ...any) Check {
+	return Check{Result: OK, Text: fmt.Sprintf(format, args...)}
+}
 
 func warn(fix, format string, args ...any) Check {
 	return Check{Result: Warn, Text: fmt.Sprintf(format, args...), Fix: fix}

@@ -10,7 +10,7 @@ import (
 // Facts are all that is known of a server before it is judged: what it says
 // about itself, and what can be seen from outside.
 type Facts struct {
-	mysql.Facts
+	mysql.AdminFacts
 	Host string
 	Port uint16
 	// Local is true if the server runs on repld's own host and repld sees its

@@ -10,17 +10,11 @@ import (
 	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/internal/mysql"
-	"github.com/repld/repld/topology"
 )
-
-// MinVersion is the oldest MariaDB that repld takes: older ones lack what its
-// account and its proofs need, and are not tested.
-var minVersion = [3]int{10, 11, 0}
 
 // CommonRules hold for every server of a cluster.
 func CommonRules() []Rule {
 	return []Rule{
-		{"flavor", ruleFlavor},
 		{"version", ruleVersion},
 		{"privileges", rulePrivileges},
 		{"managed_by", ruleManagedBy},
@@ -54,39 +48,9 @@ func MasterRules() []Rule {
 	)
 }
 
-func ruleFlavor(_ Request, f Facts, _ Context) Check {
-	if f.Flavor == topology.FlavorMariaDB {
-		return pass("MariaDB")
-	}
-	return refuse("use a MariaDB server", "the server says it is %s; this version of repld manages MariaDB only", f.Version)
-}
-
-// parseVersion reads "10.11.19-MariaDB-log".
-func parseVersion(s string) (v [3]int, ok bool) {
-	s = strings.TrimPrefix(s, "5.5.5-")
-	head, _, _ := strings.Cut(s, "-")
-	parts := strings.Split(head, ".")
-	if len(parts) < 2 {
-		return v, false
-	}
-	for i, p := range parts[:min(3, len(parts))] {
-		n, err := strconv.Atoi(p)
-		if err != nil {
-			return v, false
-		}
-		v[i] = n
-	}
-	return v, true
-}
-
 func ruleVersion(_ Request, f Facts, _ Context) Check {
-	v, ok := parseVersion(f.Version)
-	oldest := fmt.Sprintf("%d.%d", minVersion[0], minVersion[1])
-	if !ok {
-		return refuse("use MariaDB "+oldest+" or newer", "the version %q cannot be read", f.Version)
-	}
-	if slices.Compare(v[:], minVersion[:]) < 0 {
-		return refuse("upgrade the server to MariaDB "+oldest+" or newer", "version %s is older than %s, the oldest that repld supports", f.Version, oldest)
+	if _, err := mysql.DialectFor(f.Version); err != nil {
+		return refuse("use MariaDB 10.11 or newer", "%s", err)
 	}
 	return pass("%s", f.Version)
 }

@@ -97,7 +97,7 @@ func ruleSemiSyncInFile(_ Request, f Facts, _ Context) Check {
 	return pass("semi-sync is not switched on in a file")
 }
 
-// ruleAnonymous: for a client on the same host, ''@'localhost' is matched before
+// ruleAnonymous: for a client on the same host, ”@'localhost' is matched before
 // 'repld'@'%', and the login fails with 1045 as if the password were wrong.
 func ruleAnonymous(_ Request, f Facts, _ Context) Check {
 	var list, drops []string

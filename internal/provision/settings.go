@@ -243,7 +243,7 @@ func Differing(list []Setting, f Facts, when When) []Setting {
 	return out
 }
 
-// names lists settings as "log_bin (OFF, wanted ON)".
+// describeSettings lists settings as "log_bin (OFF, wanted ON)".
 func describeSettings(list []Setting, f Facts) string {
 	words := make([]string, len(list))
 	for i, s := range list {
