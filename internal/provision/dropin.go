@@ -1,6 +1,8 @@
 package provision
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 )
@@ -30,3 +32,9 @@ func optionValue(v string) string {
 
 // isOurs tells whether a file's text was written by repld.
 func isOurs(text string) bool { return strings.HasPrefix(text, dropInMark) }
+
+// sumOf is the checksum by which a drop-in that cannot be read is recognised.
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

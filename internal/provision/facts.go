@@ -24,6 +24,9 @@ type Facts struct {
 	// TLS is how the server presented itself in a handshake against the
 	// authority that it is to be verified by.
 	TLS TLSFacts
+	// Sum is the recorded checksum of the drop-in that was last written, if its
+	// text cannot be read from here.
+	Sum string
 	// Places are the drop-in's path and how the server is restarted.
 	Places Places
 }
@@ -37,6 +40,9 @@ type TLSFacts struct {
 	Verified bool
 	Problem  string
 	NotAfter time.Time
+	// FilesProblem is what is wrong with the user's own certificate files, as far
+	// as it can be seen; "" if nothing.
+	FilesProblem string
 	// Now is when it was measured, for the pure rules read no clock.
 	Now time.Time
 }

@@ -149,6 +149,8 @@ func ruleTLS(r Request, f Facts, c Context) Check {
 	}
 	inUse := f.TLS.Offered && sameValue(f.Value("ssl_cert"), tls.Cert) && sameValue(f.Value("ssl_ca"), tls.CA)
 	switch {
+	case f.TLS.FilesProblem != "":
+		return refuse("give a certificate for "+f.Host+" and the authority that signed it", "%s", f.TLS.FilesProblem).as(fault.Failed)
 	case inUse && f.TLS.Verified && f.TLS.NotAfter.Sub(f.TLS.Now) > renewBefore:
 		return pass("TLS is on and %s is verified, until %s", f.Host, f.TLS.NotAfter.Format("2006-01-02"))
 	case inUse && f.TLS.Verified:
@@ -199,12 +201,33 @@ func NeedsOf(role topology.Role, r Request, f Facts, c Context) Needs {
 	n := Needs{Settings: SettingsFor(role, r, f, c)}
 	n.Live, n.Restart = Differing(n.Settings, f, Live), Differing(n.Settings, f, Restart)
 	n.DropIn = RenderDropIn(r.Cluster, r.Name, n.Settings)
-	seen := f.Places.Current != ""
-	n.WriteFile = f.Places.Current != n.DropIn && (seen || f.Places.ConfigProblem == "" && len(f.Places.ConfigCommand) == 0 || len(n.Live)+len(n.Restart) > 0)
+	n.WriteFile = !dropInPlaced(f, n)
 	tls := TLSOf(r, f)
 	inUse := f.TLS.Offered && sameValue(f.Value("ssl_cert"), tls.Cert)
 	fresh := f.TLS.Verified && f.TLS.NotAfter.Sub(f.TLS.Now) > renewBefore
 	n.Certificate = tls.Source == "repld" && !(inUse && fresh)
 	n.Reload = n.Certificate && inUse
 	return n
+}
+
+// dropInPlaced tells whether the drop-in is where it belongs. Where its text
+// cannot be read, the checksum of the last writing tells; and where a person has
+// placed it, the server itself does: report_host can only come from a file.
+func dropInPlaced(f Facts, n Needs) bool {
+	switch {
+	case f.Places.Current != "":
+		return f.Places.Current == n.DropIn
+	case f.Sum != "" && f.Sum == sumOf(n.DropIn):
+		return true
+	case f.Places.ConfigProblem == "" && len(f.Places.ConfigCommand) == 0:
+		return false // it can be written, and is not there
+	case len(n.Live)+len(n.Restart) > 0:
+		return false
+	}
+	for _, s := range n.Settings {
+		if s.Option == "report-host" {
+			return sameValue(f.Value(s.Variable), s.Value)
+		}
+	}
+	return false
 }
