@@ -292,11 +292,16 @@ func (s *session) seen(ctx context.Context, conn *mysql.Conn) error {
 	if err != nil {
 		return err
 	}
-	from, written, err := mysql.Probe(ctx, conn, token)
+	watch, err := s.p.Witness.Watch(ctx, s.own())
 	if err != nil {
 		return err
 	}
-	return s.p.Witness.Witness(ctx, s.own(), from, written)
+	defer watch.Close()
+	written, err := mysql.Probe(ctx, conn, token)
+	if err != nil {
+		return err
+	}
+	return watch.Wait(ctx, written)
 }
 
 func (s *session) unproved(err error) *fault.Error {
