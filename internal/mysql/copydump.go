@@ -130,8 +130,11 @@ func (d *Dump) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Ended tells whether the dump ended by itself: all it had to give was read.
+func (d *Dump) Ended() bool { return d.eof }
+
 // Close ends the dump and says whether it was whole: read to its end, closed by
-// the dump's own last line, and the program content with it. A dump that was
+// the dump's own last line, and the program content with its work. A dump that was
 // not read to its end is killed.
 func (d *Dump) Close() error {
 	if !d.eof {

@@ -1,0 +1,2 @@
+// Package provision.
+package provision
