@@ -1,2 +1,0 @@
-// Package provision.
-package provision
