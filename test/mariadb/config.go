@@ -45,7 +45,19 @@ func Replicating(serverID int) []string {
 }
 
 // lay makes the server's folder: data, option file and restart script.
-func (s *Server) lay(ctx context.Context, template string) error {
+func (s *Server) lay(ctx context.Context) error {
+	template, err := s.kit.template(ctx, s.opts.Anonymous)
+	if err != nil {
+		return err
+	}
+	if err := s.copy(ctx, template); err != nil {
+		return fmt.Errorf("server %s: prepare: %w", s.Name, err)
+	}
+	return nil
+}
+
+// copy fills the folder from the template.
+func (s *Server) copy(ctx context.Context, template string) error {
 	if len(s.Socket) > 107 {
 		return fmt.Errorf("path of the socket is too long for the system: %s", s.Socket)
 	}
@@ -105,13 +117,15 @@ func (s *Server) restartText() []byte {
 	return fmt.Appendf(nil, `#!/bin/sh
 # Restarts this server: ends it, waits until it is gone, starts it again and
 # returns when it answers. Exit code 1 with the end of its log if it does not.
+# A zombie that nobody waits for is gone, unless its threads still hold files.
 running() {
 	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-	case "${stat##*) }" in Z*|X*) return 1 ;; esac
-	grep -qzxF -e %[1]s "/proc/$1/cmdline" 2>/dev/null
+	case "${stat##*) }" in
+	Z* | X*) [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -gt 1 ] ;;
+	esac
 }
 pid=$(cat %[2]s 2>/dev/null)
-if [ -n "$pid" ] && running "$pid"; then
+if [ -n "$pid" ] && grep -qzxF -e %[1]s "/proc/$pid/cmdline" 2>/dev/null; then
 	kill -TERM "$pid"
 	tries=0
 	while running "$pid"; do
@@ -129,7 +143,7 @@ pid=$!
 tries=0
 until %[5]s --no-defaults --connect-timeout=5 --socket=%[6]s ping >/dev/null 2>&1; do
 	tries=$((tries + 1))
-	if [ ! -d "/proc/$pid" ] || [ "$tries" -gt 1200 ]; then
+	if ! running "$pid" || [ "$tries" -gt 1200 ]; then
 		echo "the server did not start; its log ends with:" >&2
 		tail -n 20 %[4]s >&2
 		exit 1

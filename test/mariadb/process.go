@@ -105,14 +105,40 @@ func (s *Server) pids() []int {
 	return findProcesses(s.marker())
 }
 
-// waitGone waits until no process of the server is left.
-func (s *Server) waitGone(ctx context.Context) error {
+// waitGone waits until none of the processes, nor another one of the server, is
+// left. It repeats the signal unless that is 0.
+func (s *Server) waitGone(ctx context.Context, pids []int, again syscall.Signal) error {
 	return Wait(ctx, func() error {
-		if pid := s.Pid(); pid != 0 {
-			return fmt.Errorf("server %s: process %d is still there", s.Name, pid)
+		for _, pid := range pids {
+			if !isGone(pid) {
+				return fmt.Errorf("server %s: process %d is still there", s.Name, pid)
+			}
 		}
-		return nil
+		// A restart script may have started another one meanwhile.
+		if pids = s.pids(); len(pids) == 0 {
+			return nil
+		}
+		err := fmt.Errorf("server %s: process %d is still there", s.Name, pids[0])
+		if again != 0 {
+			err = errors.Join(err, s.signal(again))
+		}
+		return err
 	})
+}
+
+// isGone tells whether a process has ended and let go of its files. It loses
+// its arguments before that, and a zombie's other threads may be ending still.
+func isGone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	if !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X") {
+		return false
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return err != nil || len(threads) <= 1
 }
 
 // isProcess tells whether pid runs with the argument; a zombie has none.

@@ -112,29 +112,28 @@ func (s *Server) waitReady(ctx context.Context, c *child) error {
 
 // Kill ends the server as a crash does (SIGKILL) and waits until it is gone.
 func (s *Server) Kill() error {
+	pids := s.pids()
 	if err := s.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), killTimeout)
 	defer cancel()
-	// Again and again: a restart script may have started another one meanwhile.
-	return Wait(ctx, func() error {
-		if !s.Running() {
-			return s.reaped(ctx)
-		}
-		return errors.Join(fmt.Errorf("server %s: kill: still running", s.Name), s.signal(syscall.SIGKILL))
-	})
+	if err := s.waitGone(ctx, pids, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill: %w", err)
+	}
+	return s.reaped(ctx)
 }
 
 // Stop ends the server in order (SIGTERM) and waits until it is gone. A frozen
 // server must be thawed first.
 func (s *Server) Stop(ctx context.Context) error {
+	pids := s.pids()
 	if err := s.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if err := s.waitGone(ctx); err != nil {
+	if err := s.waitGone(ctx, pids, 0); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	return s.reaped(ctx)
