@@ -52,8 +52,8 @@ func MissingForAdmin(grants []string) []string {
 
 // EnsureAccount makes the account exist with exactly this password, TLS
 // required, and the grants; it is written to the binary log, so that every
-// later master has it. It is idempotent. Each grant is "PRIVILEGES ON object".
-func EnsureAccount(ctx context.Context, c *Conn, user, host string, password Secret, grants []string) error {
+// later master has it. It is idempotent.
+func EnsureAccount(ctx context.Context, c *Conn, user, host string, password Secret, grants []Grant) error {
 	account := QuoteAccount(user, host)
 	if err := c.Exec(ctx, "CREATE USER IF NOT EXISTS "+account+" IDENTIFIED BY ? REQUIRE SSL", password); err != nil {
 		return err
@@ -63,7 +63,7 @@ func EnsureAccount(ctx context.Context, c *Conn, user, host string, password Sec
 		return err
 	}
 	for _, g := range grants {
-		if err := c.Exec(ctx, "GRANT "+g+" TO "+account); err != nil {
+		if err := c.Exec(ctx, "GRANT "+strings.Join(g.Privileges, ", ")+" ON "+g.On+" TO "+account); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/topology"
 )
@@ -42,19 +43,21 @@ func BinlogPos(ctx context.Context, c *Conn) (gtid.Position, error) {
 	return gtid.ParsePosition(row.String("p"))
 }
 
-// Probe writes one row to a table of repld's own, says by which transaction,
-// and from which position on a reader will see it. DropProbe removes the trace.
+// MakeProbe makes a table of repld's own for [Probe]; DropProbe removes it.
+func MakeProbe(ctx context.Context, c *Conn) error {
+	return c.Exec(ctx, "CREATE TABLE IF NOT EXISTS repld.probe (token VARCHAR(64) NOT NULL PRIMARY KEY) ENGINE=InnoDB")
+}
+
+// Probe writes one row, and says from which position on a reader will see it
+// and by which transaction.
 func Probe(ctx context.Context, c *Conn, token string) (from gtid.Position, written gtid.GTID, err error) {
-	if err = c.Exec(ctx, "CREATE TABLE IF NOT EXISTS repld.probe (token VARCHAR(64) NOT NULL PRIMARY KEY) ENGINE=InnoDB"); err != nil {
-		return from, written, err
-	}
 	if from, err = BinlogPos(ctx, c); err != nil {
 		return from, written, err
 	}
-	if err = c.Exec(ctx, "REPLACE INTO repld.probe (token) VALUES (?)", token); err != nil {
+	if err = c.Exec(ctx, "INSERT INTO repld.probe (token) VALUES (?)", token); err != nil {
 		return from, written, err
 	}
-	row, err := c.QueryRow(ctx, "SELECT @@SESSION.last_gtid g")
+	row, err := c.QueryRow(ctx, "SELECT @@SESSION.last_gtid AS g")
 	if err != nil || row == nil {
 		return from, written, err
 	}
@@ -62,9 +65,26 @@ func Probe(ctx context.Context, c *Conn, token string) (from gtid.Position, writ
 	return from, written, err
 }
 
-// DropProbe removes what [Probe] made.
+// DropProbe removes what [MakeProbe] made.
 func DropProbe(ctx context.Context, c *Conn) error {
 	return c.Exec(ctx, "DROP TABLE IF EXISTS repld.probe")
+}
+
+// OpenBy makes a server writable on an administrator's connection, by the same
+// self-expiring statement as [Server.Open].
+func OpenBy(ctx context.Context, c *Conn) error {
+	return open(ctx, &effectConn{Conn: c}, maxOpening, func() error { return nil })
+}
+
+// AnnounceBy makes repld's schema and writes the row of repld.cluster on an
+// administrator's connection.
+func AnnounceBy(ctx context.Context, c *Conn, row failover.ClusterRow) error {
+	for _, statement := range Schema() {
+		if err := c.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return announce(ctx, c, row)
 }
 
 // ReadFile reads a file on the server's host, as the server sees it: nil if it

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/topology"
 )
@@ -79,13 +80,7 @@ type AdminFacts struct {
 	NoPrimaryKey     []Table
 	Logins           []Login
 	// Cluster is the row of repld.cluster, nil if there is none.
-	Cluster *Membership
-}
-
-// Membership is what repld.cluster says about whose server it is.
-type Membership struct {
-	ClusterID, Cluster, Master, Instance string
-	Epoch                                uint64
+	Cluster *failover.ClusterRow
 }
 
 // SourceStatus is a replication connection as far as set-up is concerned.

@@ -8,6 +8,9 @@ import (
 	"github.com/repld/repld/internal/gtid"
 )
 
+// streamHost is how repld's own binary log stream calls itself.
+const streamHost = "repld"
+
 // factsReplication reads who replicates from the server and from whom it does.
 func factsReplication(ctx context.Context, c *Conn, f *AdminFacts) error {
 	if isOn(f.Value("log_bin")) {
@@ -25,9 +28,12 @@ func factsReplication(ctx context.Context, c *Conn, f *AdminFacts) error {
 	}
 	for i := range rows {
 		r := &rows[i]
+		if r.String("Host") == streamHost {
+			continue // a stream of repld's own
+		}
 		f.Slaves = append(f.Slaves, SlaveHost{ServerID: uint32(r.Uint("Server_id")), Host: r.String("Host"), Port: uint16(r.Uint("Port"))})
 	}
-	f.DumpThreads, err = column(ctx, c, "SELECT HOST FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")
+	f.DumpThreads, err = column(ctx, c, "SELECT HOST FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%' AND USER <> ?", UserRepld)
 	if err != nil && Errno(err) == 0 {
 		return err
 	}
@@ -79,26 +85,15 @@ func numbered(r *Row, number, text string) string {
 
 // factsMembership reads repld.cluster, if it is there.
 func factsMembership(ctx context.Context, c *Conn, f *AdminFacts) error {
-	m, err := ReadMembership(ctx, c)
-	f.Cluster = m
-	return err
-}
-
-// ReadMembership says whose server it is; nil if nobody has claimed it.
-func ReadMembership(ctx context.Context, c *Conn) (*Membership, error) {
-	row, err := c.QueryRow(ctx, "SELECT * FROM repld.cluster LIMIT 1")
-	switch Errno(err) {
-	case 0:
-	case 1049, 1146, 1142, 1044: // no such schema or table, or no right to see it
-		return nil, nil
+	rows, err := ReadCluster(ctx, c)
+	if n := Errno(err); n == 1044 || n == 1142 {
+		return nil // not allowed to: the rule about privileges says so
 	}
-	if err != nil || row == nil {
-		return nil, err
+	if err != nil || len(rows) == 0 {
+		return err
 	}
-	return &Membership{
-		ClusterID: row.String("cluster_id"), Cluster: row.String("cluster"), Master: row.String("master"),
-		Instance: row.String("instance"), Epoch: row.Uint("epoch"),
-	}, nil
+	f.Cluster = &rows[0]
+	return nil
 }
 
 func parseUint(s string) uint64 {

@@ -30,6 +30,7 @@ func CommonRules() []Rule {
 		{"binlog_filter", ruleBinlogFilter},
 		{"gtid_strict_mode", ruleStrictMode},
 		{"max_allowed_packet", rulePackets},
+		{"command_line", ruleCommandLine},
 		{"semi_sync_in_file", ruleSemiSyncInFile},
 		{"anonymous_accounts", ruleAnonymous},
 		{"account_taken", ruleAccountTaken},

@@ -97,6 +97,21 @@ func ruleSemiSyncInFile(_ Request, f Facts, _ Context) Check {
 	return pass("semi-sync is not switched on in a file")
 }
 
+// ruleCommandLine: what stands on the server's command line wins over every
+// file, so that a restart would bring it back.
+func ruleCommandLine(r Request, f Facts, c Context) Check {
+	var list []string
+	for _, s := range SettingsFor(topology.RoleSlave, r, f, c) {
+		if own := f.Settings[s.Variable]; own.Origin == "COMMAND-LINE" && !sameValue(own.Value, s.want()) && s.Variable != "read_only" {
+			list = append(list, fmt.Sprintf("--%s (%s is %s, wanted %s)", s.Option, s.Variable, own.Value, s.want()))
+		}
+	}
+	if len(list) > 0 {
+		return refuse("remove it from the server's command line and restart the server", "the command line, which wins over any file, has %s", strings.Join(list, ", "))
+	}
+	return pass("the server's command line stands in the way of nothing")
+}
+
 // ruleAnonymous: for a client on the same host, ”@'localhost' is matched before
 // 'repld'@'%', and the login fails with 1045 as if the password were wrong.
 func ruleAnonymous(_ Request, f Facts, _ Context) Check {
