@@ -42,6 +42,10 @@ type Cluster struct {
 	// Floor is the position that whoever is promoted must contain: the first
 	// transaction point of the present era, and whatever was promised since.
 	Floor gtid.GTID `json:"floor"`
+	// Start is the first master's position just before repld's first transaction:
+	// a slave of a master that holds nothing but repld's own starts from there.
+	// Nil if unknown.
+	Start *gtid.Position `json:"start,omitempty"`
 	// MasterBinlog is the highest transaction seen from the recorded master
 	// together with the binary log file it stands in; a restarted master that is
 	// behind it has lost data. It is refreshed at changes of topology, not at

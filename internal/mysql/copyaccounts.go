@@ -123,7 +123,9 @@ func clearAccounts(ctx context.Context, c *Conn, rows []Row, keep func(user, hos
 			kept = append(kept, AccountName{User: user, Host: host})
 			continue
 		}
-		for _, table := range grantTables {
+		// The row of the account itself is replaced in one statement: the account in
+		// use may be among them, and must be able to log in after a crash in between.
+		for _, table := range grantTables[1:] {
 			if err := c.Exec(ctx, "DELETE FROM mysql."+QuoteName(table)+" WHERE User=? AND Host=?", user, host); err != nil {
 				return nil, fmt.Errorf("write accounts: %w", err)
 			}

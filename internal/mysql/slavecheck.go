@@ -36,7 +36,7 @@ var filterVariables = []string{"replicate_do_db", "replicate_ignore_db", "replic
 // ReadTraits reads a server's traits.
 func ReadTraits(ctx context.Context, c *Conn) (Traits, error) {
 	row, err := c.QueryRow(ctx, `SELECT @@GLOBAL.lower_case_table_names AS lower_case, @@GLOBAL.time_zone AS tz, @@GLOBAL.system_time_zone AS system_tz,
-		TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@GLOBAL.time_zone)) AS utc_offset,
+		TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS utc_offset,
 		@@GLOBAL.collation_server AS coll, @@GLOBAL.binlog_format AS fmt,
 		@@GLOBAL.max_allowed_packet AS packet, @@GLOBAL.slave_max_allowed_packet AS slave_packet, @@GLOBAL.slave_skip_errors AS skip_errors`)
 	if err != nil {

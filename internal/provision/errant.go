@@ -42,7 +42,7 @@ type ErrantIndex struct {
 	Files []string `json:"files"`
 	SQL   string   `json:"sql,omitempty"`
 	// Restarts are the server's starts behind the fork, in order.
-	Restarts     []Restart  `json:"restarts"`
+	Restarts     []ServerStart  `json:"restarts"`
 	Transactions []ErrantTx `json:"transactions"`
 	// Incomplete says why transactions may be missing from the list: the fork is no
 	// longer in the server's binary log.

@@ -22,8 +22,8 @@ type ErrantTx struct {
 	BeforeRestart bool `json:"before_restart"`
 }
 
-// Restart is a start of the server that its binary log shows after the fork.
-type Restart struct {
+// ServerStart is a start of the server that its binary log shows after the fork.
+type ServerStart struct {
 	File string `json:"file"`
 	// Created is the server's own time of the start, in seconds since 1970.
 	Created uint32 `json:"created"`
@@ -36,7 +36,7 @@ type errantScan struct {
 	has  gtid.State
 
 	past     bool // the fork has been passed
-	restarts []Restart
+	restarts []ServerStart
 	extra    []ErrantTx
 }
 
@@ -49,7 +49,7 @@ func newErrantScan(fork gtid.GTID, has gtid.State, inFirst bool) *errantScan {
 
 func (s *errantScan) restart(file string, created uint32) {
 	if s.past {
-		s.restarts = append(s.restarts, Restart{File: file, Created: created})
+		s.restarts = append(s.restarts, ServerStart{File: file, Created: created})
 	}
 }
 
