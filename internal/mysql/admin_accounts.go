@@ -105,7 +105,7 @@ func DropAccounts(ctx context.Context, c *Conn, binlogged bool) error {
 func LoginProblem(logins []Login, grants []string, user, fromHost string, tls, replication bool) string {
 	match := matchLogin(logins, user, fromHost)
 	switch {
-	case match == nil:
+	case match == nil, !slices.ContainsFunc(logins, func(l Login) bool { return l.User == user && hostMatches(l.Host, fromHost) }):
 		return "no account '" + user + "' may come from " + fromHost + hostsOf(logins, user)
 	case match.User != user:
 		return "the anonymous account ''@'" + match.Host + "' is matched before '" + user + "'@'%': DROP USER ''@'" + match.Host + "'"
