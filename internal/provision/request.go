@@ -54,6 +54,8 @@ type Request struct {
 	// BinlogFormat is "", "mixed" or "row".
 	BinlogFormat string
 	Promotion    topology.Promotion
+	// also are further lines of the drop-in, for what only some slaves have.
+	also []Setting
 	// Confirmed is the answer to the question that the plan leads to.
 	Confirmed bool
 	// DryRun stops after the plan.

@@ -128,6 +128,7 @@ func SettingsFor(role topology.Role, r Request, f Facts, c Context) []Setting {
 	list = append(list, logSettings(r, f)...)
 	list = append(list, safetySettings(f)...)
 	list = append(list, semiSyncSettings(c)...)
+	list = append(list, r.also...)
 	tls := TLSOf(r, f)
 	return append(list,
 		Setting{Option: "ssl-ca", Variable: "ssl_ca", Value: tls.CA, When: Restart, Why: "the authority by which slaves and repld verify this server"},
