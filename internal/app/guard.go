@@ -27,20 +27,8 @@ type guard struct {
 	lock    *locks
 }
 
-// policyOf translates the user's configuration.
-func policyOf(c *config.Config) failover.Policy {
-	return failover.Policy{
-		Automatic:    c.Failover.Mode == config.ModeAutomatic,
-		RefusedGrace: c.Failover.RefusedGrace, HangTimeout: c.Failover.HangTimeout,
-		BlockWindow: c.Failover.BlockWindow, MaxLag: c.Failover.MaxLag,
-		AckTimeout: c.SemiSync.AckTimeout, ServerTimeout: c.SemiSync.ServerTimeout,
-		ProbeInterval: c.Failover.ProbeInterval, ProbeTimeout: c.Failover.ProbeTimeout,
-		UndoUnacknowledged: c.Rejoin.Unacknowledged == config.UnacknowledgedUndo,
-	}
-}
-
-func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.Logger) *guard {
-	g := &guard{name: name, store: store, log: log.With(logCluster, name), policy: policyOf(cfg), members: newMembers(name, store)}
+func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.Logger, r reseeder) *guard {
+	g := &guard{name: name, store: store, log: log.With(logCluster, name), policy: policy(cfg), members: newMembers(name, store)}
 	g.stream = newFollower(name, store, g.log, cfg.Failover.HangTimeout)
 	g.monitor = health.NewMonitor(health.MonitorConfig{
 		Interval: cfg.Failover.ProbeInterval, Timeout: cfg.Failover.ProbeTimeout,
@@ -50,7 +38,7 @@ func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.
 	g.lock = newLocks(g, instanceName(store, cfg.DataDir))
 	g.loop = failover.NewLoop(failover.LoopConfig{
 		Cluster: name, Journal: store, Observer: g.monitor, Server: g.members.server,
-		Rejoiner: newRejoiner(g, cfg.DataDir), Policy: g.policy, Log: log,
+		Rejoiner: &rejoiner{g: g, dataDir: cfg.DataDir, reseed: r}, Policy: g.policy, Log: log,
 	})
 	return g
 }
