@@ -92,7 +92,7 @@ func fail(o Options, v verb, err error) error {
 	if errors.As(err, &done) {
 		return err
 	}
-	a := diagnose(o, err)
+	a := diagnose(o, v, err)
 	f := &fault.Error{
 		Kind: fault.Failed, Code: a.code, What: string(v) + " failed", Server: o.Address,
 		Cause: a.cause, Do: a.do, Err: fmt.Errorf("%w: %w", a.is, err),
@@ -105,7 +105,7 @@ func fail(o Options, v verb, err error) error {
 	return f
 }
 
-func diagnose(o Options, err error) advice {
+func diagnose(o Options, v verb, err error) advice {
 	var my *mysql.MyError
 	switch {
 	case errors.Is(err, ErrClosed), errors.Is(err, context.Canceled):
@@ -115,25 +115,44 @@ func diagnose(o Options, err error) advice {
 			do: "give the server's own address, not a virtual one; if the server was rebuilt, remove it and init it again"}
 	case errors.As(err, &my):
 		return AdviseDump(my.Code, my.Message).advice()
+	case strings.Contains(err.Error(), "does not support TLS"):
+		return advice{is: ErrTLS, code: "tls_missing", cause: "the server has no TLS", do: "give it a certificate: ssl_cert, ssl_key"}
 	case isTLS(err):
 		return advice{is: ErrTLS, code: "tls_failed", cause: describeTLS(err),
 			do: "give the authority that signed the server's certificate, and an address that the certificate names"}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return advice{is: ErrRefused, code: "connection_refused", cause: "nobody listens at " + o.Address,
 			do: "see whether the server runs, and its port, bind_address and skip_networking"}
+	case errors.Is(err, ErrNotServer), v == verbConnect && isNonsense(err):
+		return advice{is: ErrNotServer, code: "not_a_server", cause: "what answers does not speak the server's protocol: " + err.Error(), do: "check the port"}
 	case errors.Is(err, errChecksum), errors.Is(err, errMalformed), errors.Is(err, errSequence):
 		return advice{is: ErrCorrupt, code: "binlog_corrupt", cause: err.Error(),
 			do: "see the server's error log; compare with mariadb-binlog --verify-binlog-checksum"}
-	case errors.Is(err, ErrNotServer), strings.Contains(err.Error(), "invalid protocol version"):
-		return advice{is: ErrNotServer, code: "not_a_server", cause: err.Error(), do: "check the port"}
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return advice{is: ErrSilent, code: "no_answer", cause: fmt.Sprintf("not a byte within %s (heartbeats are due every %s)", o.Silence, o.Heartbeat),
+		cause := fmt.Sprintf("not a byte within %s; a heartbeat is due every %s", o.Silence, o.Heartbeat)
+		if v != verbRead {
+			cause = fmt.Sprintf("not answered within %s", o.DialTimeout)
+		}
+		return advice{is: ErrSilent, code: "no_answer", cause: cause,
 			do: "see whether the server hangs, is frozen, or is cut off from repld"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
-		return advice{is: ErrBroken, code: "connection_broken", cause: err.Error(), do: "see whether the server was stopped, or died"}
+		return advice{is: ErrBroken, code: "connection_broken", cause: "the other side closed the connection" + detail(err), do: "see whether the server was stopped, or died"}
 	}
 	return advice{is: ErrServer, code: "binlog_failed", cause: err.Error()}
+}
+
+// detail tells a reset, which a dying process leaves, from an orderly close.
+func detail(err error) string {
+	if errors.Is(err, syscall.ECONNRESET) {
+		return " with a reset"
+	}
+	return ""
+}
+
+// isNonsense knows by go-mysql's words that a greeting was none.
+func isNonsense(err error) bool {
+	return strings.Contains(err.Error(), "invalid protocol version") || strings.Contains(err.Error(), "invalid sequence")
 }
 
 func isTimeout(err error) bool {
@@ -146,7 +165,7 @@ func isTLS(err error) bool {
 	var alert tls.AlertError
 	var cert *tls.CertificateVerificationError
 	return errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &cert) ||
-		strings.Contains(err.Error(), "does not support TLS")
+		strings.Contains(err.Error(), "tls: ") // alerts of the other side have no type of their own
 }
 
 // describeTLS says what the certificate is, not only that it is wrong.

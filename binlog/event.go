@@ -2,7 +2,6 @@ package binlog
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -14,7 +13,6 @@ import (
 // numbers. All others are only counted.
 const (
 	evQuery           = replication.QUERY_EVENT
-	evStop            = replication.STOP_EVENT
 	evRotate          = replication.ROTATE_EVENT
 	evIntvar          = replication.INTVAR_EVENT
 	evRand            = replication.RAND_EVENT
@@ -24,7 +22,6 @@ const (
 	evHeartbeat       = replication.HEARTBEAT_EVENT
 	evXAPrepare       = replication.XA_PREPARE_LOG_EVENT
 	evGTID            = replication.MARIADB_GTID_EVENT
-	evGTIDList        = replication.MARIADB_GTID_LIST_EVENT
 	evStartEncryption = replication.MARIADB_START_ENCRYPTION_EVENT
 	evQueryCompressed = replication.MARIADB_QUERY_COMPRESSED_EVENT
 )
@@ -144,25 +141,4 @@ func (e *event) formatEvent() (crc bool, created uint32, err error) {
 		return false, 0, err
 	}
 	return f.ChecksumAlgorithm == replication.BINLOG_CHECKSUM_ALG_CRC32, f.CreateTimestamp, nil
-}
-
-// gtidListEvent decodes the position at which a file begins. A domain that
-// several servers have written to counts by its last entry, which the server
-// writes last.
-func (e *event) gtidListEvent() (gtid.Position, error) {
-	if len(e.body) < 4 {
-		return gtid.Position{}, errMalformed
-	}
-	if n := binary.LittleEndian.Uint32(e.body) & (1<<28 - 1); uint64(len(e.body)-4) < 16*uint64(n) {
-		return gtid.Position{}, errMalformed
-	}
-	var l replication.MariadbGTIDListEvent
-	if err := l.Decode(e.body); err != nil {
-		return gtid.Position{}, err
-	}
-	var p gtid.Position
-	for _, g := range l.GTIDs {
-		p = p.With(gtid.GTID{Domain: g.DomainID, Server: g.ServerID, Seq: g.SequenceNumber})
-	}
-	return p, nil
 }

@@ -40,6 +40,10 @@ type Connected struct {
 	ServerAt gtid.Position
 	// File is the file in which the reading begins.
 	File string
+	// Heard tells, at any time and from any goroutine, when the last byte came in
+	// on this connection. A huge transaction is a sign of life long before it is
+	// complete, and keeps heartbeats away.
+	Heard func() time.Time
 }
 
 // Heartbeat is a sign of life of an idle server: it has sent all up to Pos in

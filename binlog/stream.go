@@ -204,7 +204,7 @@ func (s *Stream) follow(ctx context.Context, l *link, d *dump, after gtid.Positi
 		if !*up {
 			*up, told = true, g.file
 			s.handler.Connected(Connected{At: d.receivedAt(), Identity: l.identity, Version: l.version,
-				After: after, ServerAt: l.last, File: g.file})
+				After: after, ServerAt: l.last, File: g.file, Heard: d.wire.src.lastByte})
 		}
 		if done {
 			s.advance(tx.GTID)

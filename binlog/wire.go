@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,7 +26,14 @@ type timedConn struct {
 	conn    net.Conn
 	silence time.Duration
 	at      time.Time
+	// began and heard let others see at, as nanoseconds after began.
+	began time.Time
+	heard atomic.Int64
 }
+
+// lastByte is when the last bytes came in; any goroutine may ask. One huge
+// event is a sign of life long before it is complete.
+func (c *timedConn) lastByte() time.Time { return c.began.Add(time.Duration(c.heard.Load())) }
 
 func (c *timedConn) Read(p []byte) (int, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.silence)); err != nil {
@@ -33,6 +41,9 @@ func (c *timedConn) Read(p []byte) (int, error) {
 	}
 	n, err := c.conn.Read(p)
 	c.at = time.Now()
+	if n > 0 {
+		c.heard.Store(int64(c.at.Sub(c.began)))
+	}
 	return n, err
 }
 
@@ -50,7 +61,7 @@ type wire struct {
 
 // newWire reads the answer to a command: its first packet has sequence 1.
 func newWire(conn net.Conn, silence time.Duration) *wire {
-	src := &timedConn{conn: conn, silence: silence}
+	src := &timedConn{conn: conn, silence: silence, began: time.Now()}
 	return &wire{src: src, br: bufio.NewReaderSize(src, wireBuffer), seq: 1}
 }
 
