@@ -178,10 +178,23 @@ func blockStyle(n *yaml.Node) {
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		n.SetString(n.Value)
+		if isOldBool(n.Value) {
+			n.Style = yaml.DoubleQuotedStyle
+		}
 	}
 	for _, child := range n.Content {
 		blockStyle(child)
 	}
+}
+
+// isOldBool tells the words that a YAML 1.1 reader takes for true or false:
+// io_thread: yes would be another type than io_thread: connecting.
+func isOldBool(s string) bool {
+	switch strings.ToLower(s) {
+	case "y", "yes", "on", "n", "no", "off":
+		return true
+	}
+	return false
 }
 
 func usage(code, what, do string) error {

@@ -6,18 +6,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/fault"
-)
-
-// Set by the linker.
-var (
-	version = ""
-	commit  = ""
-	date    = ""
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -55,23 +47,4 @@ func (c *cli) report(err error) int {
 		c.print(c.stderr, "replctl: "+f.Error()+"\n")
 	}
 	return int(f.Kind)
-}
-
-// buildVersion is what this program is, from the linker or from the module.
-func buildVersion() api.Version {
-	v := api.Version{Version: version, Commit: commit, Date: date}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || v.Version != "" {
-		return v
-	}
-	v.Version = "devel"
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Commit = s.Value
-		case "vcs.time":
-			v.Date = s.Value
-		}
-	}
-	return v
 }

@@ -28,7 +28,7 @@ func newVersion(c *cli) *cobra.Command {
 			}
 			ctx, cancel := c.deadline(cmd.Context(), readTimeout)
 			defer cancel()
-			v := versions{Client: buildVersion()}
+			v := versions{Client: api.ThisVersion()}
 			v.Server, err = client.Version(ctx)
 			if err != nil {
 				v.Server = nil

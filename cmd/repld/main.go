@@ -13,24 +13,16 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
-	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/app"
 	"github.com/repld/repld/internal/config"
 	"github.com/repld/repld/internal/fault"
-)
-
-// Set by the linker.
-var (
-	version = ""
-	commit  = ""
-	date    = ""
+	"github.com/repld/repld/internal/version"
 )
 
 // closeWithin bounds a clean stop: who stops repld waits no longer than 10 s.
@@ -57,7 +49,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 		return report(stderr, badFlags(fmt.Sprintf("unexpected argument %q", flags.Arg(0))))
 	}
 	if *showVersion {
-		fmt.Fprintf(stdout, "repld %s\n", buildVersion().Version)
+		fmt.Fprintf(stdout, "repld %s\n", version.String())
 		return 0
 	}
 	cfg, err := config.Load(flags, environ)
@@ -67,7 +59,7 @@ func run(args, environ []string, stdout, stderr io.Writer) int {
 	log := newLog(cfg.Log, stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return serve(ctx, stop, log, app.Options{Config: cfg, Version: buildVersion(), Log: log}, stderr)
+	return serve(ctx, stop, log, app.Options{Config: cfg, Log: log}, stderr)
 }
 
 // serve runs repld until ctx ends. stop gives the signals back, so that a second
@@ -125,23 +117,4 @@ func report(stderr io.Writer, err error) int {
 		return 2
 	}
 	return 1
-}
-
-// buildVersion is what this program is, from the linker or from the module.
-func buildVersion() api.Version {
-	v := api.Version{Version: version, Commit: commit, Date: date}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || v.Version != "" {
-		return v
-	}
-	v.Version = "devel"
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Commit = s.Value
-		case "vcs.time":
-			v.Date = s.Value
-		}
-	}
-	return v
 }

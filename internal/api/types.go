@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/repld/repld/internal/version"
+)
 
 // Status is a cluster as `replctl status -o json` prints it. A nil pointer is
 // null: unknown, or that there is none; never a zero that was not measured.
@@ -153,4 +157,9 @@ type Version struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Date    string `json:"date"`
+}
+
+// ThisVersion is the running program's own.
+func ThisVersion() Version {
+	return Version{Version: version.Version, Commit: version.Commit, Date: version.Date}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/config"
 	"github.com/repld/repld/internal/fault"
+	"github.com/repld/repld/internal/version"
 	"github.com/repld/repld/topology"
 )
 
@@ -33,9 +34,8 @@ const (
 
 // Options is everything New needs.
 type Options struct {
-	Config  *config.Config
-	Version api.Version
-	Log     *slog.Logger
+	Config *config.Config
+	Log    *slog.Logger
 }
 
 // App is one repld.
@@ -79,7 +79,7 @@ func (a *App) build() error {
 // Run serves until ctx ends or something that repld cannot do without fails.
 // ready is called once replctl is answered. The caller closes the App after.
 func (a *App) Run(ctx context.Context, ready func()) error {
-	server := api.NewServer(a.service, a.changer, a.opts.Version, a.opts.Log)
+	server := api.NewServer(a.service, a.changer, api.ThisVersion(), a.opts.Log)
 	served := make(chan error, 1)
 	ended := make(chan struct{})
 	go func() {
@@ -91,7 +91,7 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 		<-ended // Close has closed the listener, whatever it said
 		return err
 	})
-	a.opts.Log.Info("repld is running", logVersion, a.opts.Version.Version, logListen, a.opts.Config.Listen,
+	a.opts.Log.Info("repld is running", logVersion, version.Version, logListen, a.opts.Config.Listen,
 		logDataDir, a.opts.Config.DataDir, logClusters, a.store.Clusters(), logInstance, a.store.Instance())
 	ready()
 	select {

@@ -119,16 +119,14 @@ func readEnv(environ []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, envPrefix) || isServiceLink(name) {
+		if value == "" || !strings.HasPrefix(name, envPrefix) || isServiceLink(name) {
 			continue
 		}
 		key, known := byEnv[name]
 		if !known {
 			return nil, unknownKey("environment variable "+name, name, envNames())
 		}
-		if value != "" {
-			out[key] = value
-		}
+		out[key] = value
 	}
 	return out, nil
 }
