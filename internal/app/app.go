@@ -44,8 +44,8 @@ type App struct {
 	store    *topology.Store
 	listener net.Listener
 	service  *service
-	// changer carries out changes; nil makes a repld that only shows.
-	changer  api.Changer
+	changer  *changer
+	guards   *guards
 	cleanups cleanups
 }
 
@@ -72,13 +72,31 @@ func (a *App) build() error {
 		return err
 	}
 	a.cleanups.add("remove the control socket", func(context.Context) error { return a.listener.Close() })
-	a.service = &service{memory: store, mode: cfg.Failover.Mode, durability: topology.Durability(cfg.Durability)}
+	a.changer = &changer{store: store, cfg: cfg, log: a.opts.Log, busy: map[string]bool{}}
+	a.guards = newGuards(store, cfg, a.opts.Log, a.changer)
+	a.changer.guards = a.guards
+	a.service = &service{memory: store, loops: a.guards, mode: cfg.Failover.Mode, durability: topology.Durability(cfg.Durability)}
 	return nil
 }
 
 // Run serves until ctx ends or something that repld cannot do without fails.
 // ready is called once replctl is answered. The caller closes the App after.
 func (a *App) Run(ctx context.Context, ready func()) error {
+	guarding, stop := context.WithCancel(context.WithoutCancel(ctx))
+	guarded := make(chan struct{})
+	go func() {
+		defer close(guarded)
+		a.guards.run(guarding)
+	}()
+	a.cleanups.add("stop guarding the clusters", func(ctx context.Context) error {
+		stop()
+		select {
+		case <-guarded:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 	server := api.NewServer(a.service, a.changer, api.ThisVersion(), a.opts.Log)
 	served := make(chan error, 1)
 	ended := make(chan struct{})

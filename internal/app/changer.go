@@ -143,6 +143,7 @@ func (ch *changer) recordMaster(cluster string, res *provision.MasterResult) err
 	if err := ch.store.PutAccounts(cluster, res.Accounts); err != nil {
 		return err
 	}
+	res.Server.CAPEM = string(res.CAPEM)
 	c := ch.store.Cluster(cluster)
 	var cmds []topology.Command
 	if c == nil {
@@ -233,9 +234,22 @@ func (j journal) Save(_ context.Context, cluster, server string, p provision.Pen
 // witness reads the binary log of a new master.
 type witness struct{}
 
-// Witness implements [provision.BinlogWitness].
-func (witness) Witness(ctx context.Context, on mysql.Target, from gtid.Position, want gtid.GTID) error {
-	return binlog.Witness(ctx, binlog.Options{Address: on.Address, User: on.User, Password: on.Password, TLS: on.TLS, ServerID: witnessID}, from, want)
+// Watch implements [provision.BinlogWitness].
+func (witness) Watch(ctx context.Context, on mysql.Target) (provision.Watch, error) {
+	w, err := binlog.NewWitness(ctx, binlog.Options{Address: on.Address, User: on.User, Password: on.Password, TLS: on.TLS, ServerID: witnessID})
+	if err != nil {
+		return nil, err
+	}
+	return watch{w}, nil
+}
+
+// watch is a stream that waits for one transaction.
+type watch struct{ *binlog.Witness }
+
+// Wait implements [provision.Watch].
+func (w watch) Wait(ctx context.Context, want gtid.GTID) error {
+	_, err := w.Witness.Wait(ctx, want)
+	return err
 }
 
 // witnessID is the server_id of the short streams that prove a set-up; it is

@@ -3,8 +3,12 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/gtid"
@@ -92,15 +96,27 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	if c.Broken != nil && c.Broken.Master == server {
 		fork = c.Broken.Fork
 	}
-	s := *c.Servers[server]
+	from, err := endpoint(r.dataDir, c.Name, r.g.members, *c.Servers[server])
+	if err != nil {
+		return provision.ErrantIndex{}, err
+	}
 	return provision.SaveErrant(ctx, provision.ErrantRequest{
-		Cluster: c.Name, Server: server, From: r.endpoint(s),
+		Cluster: c.Name, Server: server, From: from,
 		Fork: fork, Has: mv.LastOK.BinlogState, DataDir: r.dataDir, Now: time.Now(),
 	})
 }
 
-func (r *rejoiner) endpoint(s topology.Server) provision.Endpoint {
-	return provision.Endpoint{Target: r.g.members.target(s), CAPEM: []byte(s.CAPEM)}
+// endpoint is how repld and the programs that it starts enter a server.
+func endpoint(dataDir, cluster string, m *members, s topology.Server) (provision.Endpoint, error) {
+	dir := filepath.Join(dataDir, "authorities")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return provision.Endpoint{}, fmt.Errorf("authority of %s: %w", s.Name, err)
+	}
+	file := filepath.Join(dir, cluster+"-"+s.Name+".pem")
+	if err := renameio.WriteFile(file, []byte(s.CAPEM), 0o600); err != nil {
+		return provision.Endpoint{}, fmt.Errorf("authority of %s: %w", s.Name, err)
+	}
+	return provision.Endpoint{Target: m.target(s), CAFile: file}, nil
 }
 
 // replace re-seeds the server; meanwhile nothing else touches it.
