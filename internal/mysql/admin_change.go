@@ -25,6 +25,15 @@ func SetGlobal(ctx context.Context, c *Conn, name, value string) error {
 	return c.Exec(ctx, "SET GLOBAL "+name+" = ?", value)
 }
 
+// GlobalVariable reads one global variable.
+func GlobalVariable(ctx context.Context, c *Conn, name string) (string, error) {
+	row, err := c.QueryRow(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name = ?", name)
+	if err != nil || row == nil {
+		return "", err
+	}
+	return row.String("Value"), nil
+}
+
 // FlushSSL makes the server read its certificate files again.
 func FlushSSL(ctx context.Context, c *Conn) error { return c.Exec(ctx, "FLUSH SSL") }
 
