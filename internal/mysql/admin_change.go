@@ -25,6 +25,15 @@ func SetGlobal(ctx context.Context, c *Conn, name, value string) error {
 	return c.Exec(ctx, "SET GLOBAL "+name+" = ?", value)
 }
 
+// GlobalVariable reads one global variable.
+func GlobalVariable(ctx context.Context, c *Conn, name string) (string, error) {
+	row, err := c.QueryRow(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name = ?", name)
+	if err != nil || row == nil {
+		return "", err
+	}
+	return row.String("Value"), nil
+}
+
 // FlushSSL makes the server read its certificate files again.
 func FlushSSL(ctx context.Context, c *Conn) error { return c.Exec(ctx, "FLUSH SSL") }
 
@@ -37,6 +46,15 @@ func IdentityOf(ctx context.Context, c *Conn) (topology.Identity, error) {
 // BinlogPos is where the server's binary log stands.
 func BinlogPos(ctx context.Context, c *Conn) (gtid.Position, error) {
 	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.gtid_binlog_pos p")
+	if err != nil || row == nil {
+		return gtid.Position{}, err
+	}
+	return gtid.ParsePosition(row.String("p"))
+}
+
+// SlavePos is what the server has applied as a slave.
+func SlavePos(ctx context.Context, c *Conn) (gtid.Position, error) {
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.gtid_slave_pos AS p")
 	if err != nil || row == nil {
 		return gtid.Position{}, err
 	}

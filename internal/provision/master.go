@@ -116,7 +116,7 @@ func (s *session) applyMaster(ctx context.Context, plan Plan, res *MasterResult)
 		return err
 	}
 	s.fillMaster(res)
-	return nil
+	return saveRoots(s.p.DataDir, s.r.Cluster, s.r.Name, s.caPEM)
 }
 
 // fillMaster gathers what is to be recorded.
@@ -156,7 +156,7 @@ func (s *session) accounts(ctx context.Context) error {
 			return s.fail("accounts_failed", "repld's schema could not be created", err, s.leftOver())
 		}
 	}
-	for purpose, grants := range map[string][]mysql.Grant{topology.AccountRepld: mysql.DaemonGrants(), topology.AccountReplication: mysql.ReplicationGrants()} {
+	for purpose, grants := range map[string][]mysql.Grant{topology.AccountRepld: append(mysql.DaemonGrants(), mysql.FarewellGrants()...), topology.AccountReplication: mysql.ReplicationGrants()} {
 		a := s.env.Accounts[purpose]
 		for _, host := range accountHosts(s.facts) {
 			if err := mysql.EnsureAccount(bounded, s.conn, a.User, host, mysql.Secret(a.Password), grants); err != nil {
