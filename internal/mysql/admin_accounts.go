@@ -84,7 +84,7 @@ func DropAccounts(ctx context.Context, c *Conn, binlogged bool) error {
 			return err
 		}
 	}
-	for _, user := range []string{UserReplication, UserRepld} {
+	for _, user := range []string{UserReplication, UserCopy, UserRepld} {
 		hosts, err := HostsOf(ctx, c, user)
 		if err != nil {
 			return err
