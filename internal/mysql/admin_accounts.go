@@ -70,32 +70,57 @@ func EnsureAccount(ctx context.Context, c *Conn, user, host string, password Sec
 	return nil
 }
 
-// HostsOf lists the hosts under which a user name has accounts.
-func HostsOf(ctx context.Context, c *Conn, user string) ([]string, error) {
-	return column(ctx, c, "SELECT Host FROM mysql.user WHERE User=? AND Host<>'' ORDER BY 1", user)
-}
-
-// DropAccounts removes all accounts of repld's names and repld's schema. With
-// binlogged false nothing of it is written to the binary log, as it must be on
-// a slave.
-func DropAccounts(ctx context.Context, c *Conn, binlogged bool) error {
-	if !binlogged {
-		if err := c.Exec(ctx, "SET SESSION sql_log_bin=0"); err != nil {
-			return err
+// hostsOfAccounts are the hosts that a name may have accounts for: those that
+// repld makes them for, and, if the login may look, all others.
+func hostsOfAccounts(ctx context.Context, c *Conn, user string) ([]string, error) {
+	hostname, err := GlobalVariable(ctx, c, "hostname")
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{"%", "localhost", hostname}
+	more, err := column(ctx, c, "SELECT Host FROM mysql.user WHERE User=? AND Host<>''", user)
+	if err != nil && Errno(err) == 0 {
+		return nil, err
+	}
+	for _, h := range more {
+		if !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
 		}
 	}
+	return hosts, nil
+}
+
+// FarewellGrants are what repld's account needs besides [DaemonGrants] to take
+// itself away again without an administrator (remove --purge-config).
+func FarewellGrants() []Grant {
+	return []Grant{
+		{[]string{"CREATE USER"}, "*.*", "drop repld's own accounts when a server is removed"},
+		{[]string{"DROP"}, "repld.*", "drop repld's own schema when a server is removed"},
+	}
+}
+
+// DropAccounts removes repld's schema and all accounts of repld's names, the
+// account that is logged in last. Nothing of it is written to the binary log:
+// on a slave it would be a transaction of its own.
+func DropAccounts(ctx context.Context, c *Conn) error {
+	if err := c.Exec(ctx, "SET SESSION sql_log_bin=0"); err != nil {
+		return err
+	}
+	if err := c.Exec(ctx, "DROP DATABASE IF EXISTS repld"); err != nil {
+		return err
+	}
+	var accounts []string
 	for _, user := range []string{UserReplication, UserCopy, UserRepld} {
-		hosts, err := HostsOf(ctx, c, user)
+		hosts, err := hostsOfAccounts(ctx, c, user)
 		if err != nil {
 			return err
 		}
 		for _, h := range hosts {
-			if err := c.Exec(ctx, "DROP USER IF EXISTS "+QuoteAccount(user, h)); err != nil {
-				return err
-			}
+			accounts = append(accounts, QuoteAccount(user, h))
 		}
 	}
-	return c.Exec(ctx, "DROP DATABASE IF EXISTS repld")
+	// In one statement: the account that runs it is among them.
+	return c.Exec(ctx, "DROP USER IF EXISTS "+strings.Join(accounts, ", "))
 }
 
 // LoginProblem says why a user who comes from a host is, or would be, refused

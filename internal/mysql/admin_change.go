@@ -25,6 +25,15 @@ func SetGlobal(ctx context.Context, c *Conn, name, value string) error {
 	return c.Exec(ctx, "SET GLOBAL "+name+" = ?", value)
 }
 
+// GlobalVariable reads one global variable.
+func GlobalVariable(ctx context.Context, c *Conn, name string) (string, error) {
+	row, err := c.QueryRow(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name = ?", name)
+	if err != nil || row == nil {
+		return "", err
+	}
+	return row.String("Value"), nil
+}
+
 // FlushSSL makes the server read its certificate files again.
 func FlushSSL(ctx context.Context, c *Conn) error { return c.Exec(ctx, "FLUSH SSL") }
 
@@ -48,21 +57,16 @@ func MakeProbe(ctx context.Context, c *Conn) error {
 	return c.Exec(ctx, "CREATE TABLE IF NOT EXISTS repld.probe (token VARCHAR(64) NOT NULL PRIMARY KEY) ENGINE=InnoDB")
 }
 
-// Probe writes one row, and says from which position on a reader will see it
-// and by which transaction.
-func Probe(ctx context.Context, c *Conn, token string) (from gtid.Position, written gtid.GTID, err error) {
-	if from, err = BinlogPos(ctx, c); err != nil {
-		return from, written, err
-	}
-	if err = c.Exec(ctx, "INSERT INTO repld.probe (token) VALUES (?)", token); err != nil {
-		return from, written, err
+// Probe writes one row and says by which transaction.
+func Probe(ctx context.Context, c *Conn, token string) (gtid.GTID, error) {
+	if err := c.Exec(ctx, "INSERT INTO repld.probe (token) VALUES (?)", token); err != nil {
+		return gtid.GTID{}, err
 	}
 	row, err := c.QueryRow(ctx, "SELECT @@SESSION.last_gtid AS g")
 	if err != nil || row == nil {
-		return from, written, err
+		return gtid.GTID{}, err
 	}
-	written, err = gtid.Parse(row.String("g"))
-	return from, written, err
+	return gtid.Parse(row.String("g"))
 }
 
 // DropProbe removes what [MakeProbe] made.

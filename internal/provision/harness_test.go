@@ -79,9 +79,20 @@ func (m *memory) recordMaster(cluster string, res *MasterResult) {
 }
 
 // clientWitness reads the binary log with the server's own client.
-type clientWitness struct{ caFile string }
+type clientWitness struct {
+	caFile string
+	on     mysql.Target
+}
 
-func (w clientWitness) Witness(ctx context.Context, on mysql.Target, _ gtid.Position, want gtid.GTID) error {
+func (w clientWitness) Watch(_ context.Context, on mysql.Target) (Watch, error) {
+	w.on = on
+	return w, nil
+}
+
+func (w clientWitness) Close() {}
+
+func (w clientWitness) Wait(ctx context.Context, want gtid.GTID) error {
+	on := w.on
 	host, port, _, err := ParseAddress(on.Address)
 	if err != nil {
 		return err

@@ -116,7 +116,7 @@ func (s *session) applyMaster(ctx context.Context, plan Plan, res *MasterResult)
 		return err
 	}
 	s.fillMaster(res)
-	return nil
+	return saveRoots(s.p.DataDir, s.r.Cluster, s.r.Name, s.caPEM)
 }
 
 // fillMaster gathers what is to be recorded.
@@ -297,11 +297,16 @@ func (s *session) seen(ctx context.Context, conn *mysql.Conn) error {
 	if err != nil {
 		return err
 	}
-	from, written, err := mysql.Probe(ctx, conn, token)
+	watch, err := s.p.Witness.Watch(ctx, s.own())
 	if err != nil {
 		return err
 	}
-	return s.p.Witness.Witness(ctx, s.own(), from, written)
+	defer watch.Close()
+	written, err := mysql.Probe(ctx, conn, token)
+	if err != nil {
+		return err
+	}
+	return watch.Wait(ctx, written)
 }
 
 func (s *session) unproved(err error) *fault.Error {

@@ -40,10 +40,16 @@ type Journal interface {
 // BinlogWitness proves that what is written on a master can be seen by whoever
 // reads its binary log.
 type BinlogWitness interface {
-	// Witness connects to the server as the given account, reads its binary log
-	// from just after from, and returns once it has seen the transaction want. It
-	// fails with ctx's error if that does not happen in time.
-	Witness(ctx context.Context, on mysql.Target, from gtid.Position, want gtid.GTID) error
+	// Watch connects to the server as the given account and reads its binary log
+	// from now on. Close the watch.
+	Watch(ctx context.Context, on mysql.Target) (Watch, error)
+}
+
+// Watch is a binary log that is being read.
+type Watch interface {
+	// Wait returns once the transaction was seen, or with ctx's error.
+	Wait(ctx context.Context, want gtid.GTID) error
+	Close()
 }
 
 // ProgressFunc hears how a verb goes on: a step's code, the server, one of

@@ -204,7 +204,7 @@ func (s *slaveSession) ownAccounts(ctx context.Context) error {
 // accountGrants are repld's accounts with what each may do.
 func accountGrants() map[string][]mysql.Grant {
 	return map[string][]mysql.Grant{
-		topology.AccountRepld:       mysql.DaemonGrants(),
+		topology.AccountRepld:       append(mysql.DaemonGrants(), mysql.FarewellGrants()...),
 		topology.AccountReplication: mysql.ReplicationGrants(),
 		topology.AccountCopy:        mysql.CopyGrants(),
 	}
