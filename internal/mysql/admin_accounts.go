@@ -110,7 +110,7 @@ func DropAccounts(ctx context.Context, c *Conn) error {
 		return err
 	}
 	var accounts []string
-	for _, user := range []string{UserReplication, UserRepld} {
+	for _, user := range []string{UserReplication, UserCopy, UserRepld} {
 		hosts, err := hostsOfAccounts(ctx, c, user)
 		if err != nil {
 			return err

@@ -61,13 +61,15 @@ func WriteCopyState(ctx context.Context, c *Conn, s CopyState) error {
 		statement{text: "REPLACE INTO " + ownTable(copyStateTable) + " VALUES (1, ?)", args: []any{string(text)}})
 }
 
-// PrepareCopy makes a server ready to be loaded: the event scheduler off, so
-// that no copied event runs before it is disabled, and the given schemas gone.
-// Nothing of it reaches the binary log.
+// PrepareCopy makes a server ready to be loaded: read-only, the event scheduler
+// off, so that no copied event runs before it is disabled, and the given schemas
+// gone. Nothing of it reaches the binary log.
 func PrepareCopy(ctx context.Context, c *Conn, drop []string) error {
+	if err := Shut(ctx, c); err != nil {
+		return err
+	}
 	steps := []statement{
 		{text: "SET SESSION sql_log_bin=0"},
-		{text: "SET GLOBAL event_scheduler=OFF"},
 		{text: "SET SESSION foreign_key_checks=0"},
 		{text: "SET SESSION lock_wait_timeout=60"},
 	}
@@ -178,4 +180,9 @@ func wrap(verb string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", verb, err)
+}
+
+// WithoutBinlog keeps what the session does from here on out of the binary log.
+func WithoutBinlog(ctx context.Context, c *Conn) error {
+	return c.Exec(ctx, "SET SESSION sql_log_bin=0")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/repld/repld/failover"
 )
 
-// checkConnection is the named connection of a trial.
-const checkConnection = "repld_check"
+// CheckConnection is the named connection of a trial.
+const CheckConnection = "repld_check"
 
 // Trial is an attempt to replicate, made to see whether a slave could.
 type Trial struct {
@@ -54,7 +54,7 @@ func TryReplication(ctx context.Context, c *Conn, t Trial) (err error) {
 	change := fmt.Sprintf(`CHANGE MASTER %s TO MASTER_HOST=?, MASTER_PORT=%d, MASTER_USER=?, MASTER_PASSWORD=?, MASTER_CONNECT_RETRY=1,
 		MASTER_HEARTBEAT_PERIOD=0.5, MASTER_SSL=1, MASTER_SSL_VERIFY_SERVER_CERT=1, MASTER_SSL_CA=?, MASTER_SSL_CERT=?, MASTER_SSL_KEY=?,
 		MASTER_SSL_CAPATH='', MASTER_SSL_CIPHER='', MASTER_SSL_CRL='', MASTER_SSL_CRLPATH='', %s`,
-		QuoteString(checkConnection), t.Source.Port, where)
+		QuoteString(CheckConnection), t.Source.Port, where)
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -65,7 +65,7 @@ func TryReplication(ctx context.Context, c *Conn, t Trial) (err error) {
 	if err := c.Exec(ctx, change, t.Source.Host, t.User, Secret(t.Password), t.Source.CAFile, t.Source.CertFile, t.Source.KeyFile); err != nil {
 		return wrap("trial of replication", err)
 	}
-	if err := c.Exec(ctx, "START SLAVE "+QuoteString(checkConnection)+" IO_THREAD"); err != nil {
+	if err := c.Exec(ctx, "START SLAVE "+QuoteString(CheckConnection)+" IO_THREAD"); err != nil {
 		return wrap("trial of replication", err)
 	}
 	return awaitTrial(ctx, c)
@@ -76,7 +76,7 @@ func TryReplication(ctx context.Context, c *Conn, t Trial) (err error) {
 func awaitTrial(ctx context.Context, c *Conn) error {
 	var last *TrialError
 	for {
-		row, err := c.QueryRow(ctx, "SHOW SLAVE "+QuoteString(checkConnection)+" STATUS")
+		row, err := c.QueryRow(ctx, "SHOW SLAVE "+QuoteString(CheckConnection)+" STATUS")
 		if err != nil {
 			if last != nil && ctx.Err() != nil {
 				return last
@@ -84,7 +84,7 @@ func awaitTrial(ctx context.Context, c *Conn) error {
 			return wrap("trial of replication", err)
 		}
 		if row == nil {
-			return fmt.Errorf("trial of replication: the connection %s has vanished", checkConnection)
+			return fmt.Errorf("trial of replication: the connection %s has vanished", CheckConnection)
 		}
 		io, errno := row.String("Slave_IO_Running"), uint16(row.Uint("Last_IO_Errno"))
 		if errno != 0 {
@@ -106,11 +106,21 @@ func awaitTrial(ctx context.Context, c *Conn) error {
 // where nothing is left.
 func EndTrial(ctx context.Context, c *Conn) error {
 	const errNoSuchConnection = 1617
-	name := QuoteString(checkConnection)
+	name := QuoteString(CheckConnection)
 	for _, s := range []string{"STOP SLAVE " + name, "RESET SLAVE " + name + " ALL"} {
 		if err := c.Exec(ctx, s); err != nil && Errno(err) != errNoSuchConnection {
 			return wrap("end trial of replication", err)
 		}
 	}
 	return nil
+}
+
+// GrantsMatching are the grants of the account that a client from host would be
+// matched with; none if it would be matched with none.
+func GrantsMatching(ctx context.Context, c *Conn, logins []Login, user, host string) ([]string, error) {
+	l := matchLogin(logins, user, host)
+	if l == nil {
+		return nil, nil
+	}
+	return column(ctx, c, "SHOW GRANTS FOR "+QuoteAccount(l.User, l.Host))
 }

@@ -52,6 +52,8 @@ type Copier struct {
 	From, To Endpoint
 	// ClusterID and Source go into the record on the target.
 	ClusterID, Source string
+	// Only limits the copy to these schemas; nil means all.
+	Only []string
 	// Replace allows to drop schemas of the target that no earlier copy made.
 	Replace bool
 	// Keep names the accounts of the target that stay as they are although the
@@ -94,6 +96,9 @@ var errChanged = errors.New("changed on the source during the copy")
 func (c *Copier) Run(ctx context.Context) (Copied, error) {
 	ctx, cancel := context.WithTimeout(ctx, copyTimeout)
 	defer cancel()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
 	for attempt := 1; ; attempt++ {
 		run := copyRun{Copier: c, attempt: attempt}
 		out, err := run.once(ctx)
@@ -176,6 +181,7 @@ func (r *copyRun) once(ctx context.Context) (Copied, error) {
 	if err != nil {
 		return Copied{}, err
 	}
+	holdings.Schemas = slices.DeleteFunc(holdings.Schemas, func(s mysql.SchemaInfo) bool { return r.Only != nil && !slices.Contains(r.Only, s.Name) })
 	schemas := names(holdings.Schemas)
 	before, accounts, err := mysql.TakePrint(ctx, from, schemas)
 	if err != nil {

@@ -29,17 +29,21 @@ func foreignSchemas(h mysql.Holdings, unfinished *mysql.CopyState) []mysql.Schem
 }
 
 func foreignDataFault(server string, foreign []mysql.SchemaInfo) *fault.Error {
-	list := make([]string, len(foreign))
-	for i, s := range foreign {
-		list[i] = fmt.Sprintf("%s (%d objects, about %s)", s.Name, s.Objects, sizeText(s.Bytes))
-	}
 	return &fault.Error{
 		Kind: fault.Refused, Code: "foreign_data", Server: server,
 		What:  "the server already holds data, which becoming a slave would destroy",
-		Cause: "schemas on it: " + shorten(list),
+		Cause: "schemas on it: " + describeSchemas(foreign),
 		State: "nothing was changed",
 		Do:    "back up what you need; then give --replace-data to let it be replaced by the master's, or --clone none if it is a restored backup of the master",
 	}
+}
+
+func describeSchemas(list []mysql.SchemaInfo) string {
+	words := make([]string, len(list))
+	for i, s := range list {
+		words[i] = fmt.Sprintf("%s (%d objects, about %s)", s.Name, s.Objects, sizeText(s.Bytes))
+	}
+	return shorten(words)
 }
 
 // sizeText is a number of bytes for a person.

@@ -42,8 +42,8 @@ type ErrantIndex struct {
 	Files []string `json:"files"`
 	SQL   string   `json:"sql,omitempty"`
 	// Restarts are the server's starts behind the fork, in order.
-	Restarts     []ServerStart  `json:"restarts"`
-	Transactions []ErrantTx `json:"transactions"`
+	Restarts     []ServerStart `json:"restarts"`
+	Transactions []ErrantTx    `json:"transactions"`
 	// Incomplete says why transactions may be missing from the list: the fork is no
 	// longer in the server's binary log.
 	Incomplete string `json:"incomplete,omitempty"`

@@ -71,7 +71,7 @@ func (m *memory) known() []Known {
 func (m *memory) recordMaster(cluster string, res *MasterResult) {
 	srv := res.Server
 	m.clusters[cluster] = topology.Cluster{
-		Name: cluster, ID: res.ClusterID, Epoch: 1, Master: srv.Name, Lineage: gtid.Lineage{res.Era},
+		Name: cluster, ID: res.ClusterID, Epoch: 1, Master: srv.Name, Lineage: gtid.Lineage{res.Era}, Start: &res.GTIDBefore, Durability: topology.SemiSync,
 		Servers: map[string]*topology.Server{srv.Name: &srv},
 	}
 	m.accounts[cluster] = res.Accounts

@@ -156,7 +156,7 @@ func (s *session) accounts(ctx context.Context) error {
 			return s.fail("accounts_failed", "repld's schema could not be created", err, s.leftOver())
 		}
 	}
-	for purpose, grants := range map[string][]mysql.Grant{topology.AccountRepld: append(mysql.DaemonGrants(), mysql.FarewellGrants()...), topology.AccountReplication: mysql.ReplicationGrants()} {
+	for purpose, grants := range accountGrants() {
 		a := s.env.Accounts[purpose]
 		for _, host := range accountHosts(s.facts) {
 			if err := mysql.EnsureAccount(bounded, s.conn, a.User, host, mysql.Secret(a.Password), grants); err != nil {
@@ -185,7 +185,12 @@ func (s *session) rememberAccounts(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		copying, err := newPassword()
+		if err != nil {
+			return err
+		}
 		s.env.Accounts = topology.Accounts{
+			topology.AccountCopy:        {Purpose: topology.AccountCopy, User: mysql.UserCopy, Password: copying},
 			topology.AccountRepld:       {Purpose: topology.AccountRepld, User: UserRepld, Password: repld},
 			topology.AccountReplication: {Purpose: topology.AccountReplication, User: UserReplication, Password: replication},
 		}

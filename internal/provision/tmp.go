@@ -1,5 +1,0 @@
-package provision
-
-import "time"
-
-const dialTimeout = 10 * time.Second
