@@ -102,6 +102,28 @@ func TestConfigArgsAndDropInsTakeEffect(t *testing.T) {
 	}
 }
 
+func TestAServerBehindAPrefixIsHandledAsAnyOther(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{Prefix: []string{"nice", "-n", "3"}})
+	if err := errors.Join(s.Freeze(), s.Thaw(), s.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(s.RestartCommand()[0]).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	if f := strings.Fields(rest); len(f) < 17 || f[16] != "3" {
+		t.Errorf("the prefix is lost: %s", stat)
+	}
+	if err := s.Kill(); err != nil || s.Running() {
+		t.Error(err)
+	}
+}
+
 func TestAServerThatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	k := New(t)
@@ -225,7 +247,7 @@ func TestTheRestartScriptRestartsAsAServiceManager(t *testing.T) {
 
 func TestCloseLeavesNothing(t *testing.T) {
 	t.Parallel()
-	k, err := NewKit(t.TempDir())
+	k, err := NewKit(folder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,13 +276,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 func TestNothingIsLeftWhenTheTestProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := folder(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), "REPLD_KIT_TEST_DIR="+dir)
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -301,6 +324,25 @@ func beKilled(dir string) int {
 	fmt.Println(k.Dir, servers[0].marker(), servers[1].marker())
 	time.Sleep(time.Minute)
 	return 1
+}
+
+// folder is one that the servers' account may enter, unlike t.TempDir's, and
+// with a short name: the path of a socket is limited.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kit-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func assertNothingLeft(t *testing.T, dir string, markers ...string) {

@@ -1,0 +1,5 @@
+package provision
+
+import "time"
+
+const dialTimeout = 10 * time.Second
