@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,6 +35,32 @@ type Command interface {
 	// structural is true for changes after which a verified backup is due:
 	// servers, masters, epochs; not for the phases of an intent.
 	structural() bool
+}
+
+// Apply gives the state after all of the commands, or an error; the receiver
+// stays as it was, and the two share what did not change.
+func (st *State) Apply(cmds ...Command) (*State, error) {
+	next, _, _, err := st.apply(cmds)
+	return next, err
+}
+
+// apply also tells which clusters changed, and whether a backup is due.
+func (st *State) apply(cmds []Command) (next *State, changed map[string]bool, structural bool, err error) {
+	next, changed = &State{Clusters: maps.Clone(st.Clusters)}, map[string]bool{}
+	for _, cmd := range cmds {
+		name := cmd.cluster()
+		if !changed[name] {
+			changed[name] = true
+			if c := next.Clusters[name]; c != nil {
+				next.Clusters[name] = c.Clone()
+			}
+		}
+		if err := cmd.apply(next); err != nil {
+			return nil, nil, false, fmt.Errorf("%T: %w", cmd, err)
+		}
+		structural = structural || cmd.structural()
+	}
+	return next, changed, structural, nil
 }
 
 func (st *State) find(name string) (*Cluster, error) {

@@ -211,23 +211,11 @@ func (s *Store) Clusters() []string {
 func (s *Store) Apply(cmds ...Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := &State{Clusters: maps.Clone(s.state.Load().Clusters)}
-	changed := map[string]bool{}
-	structural := false
-	for _, cmd := range cmds {
-		name := cmd.cluster()
-		if !changed[name] {
-			changed[name] = true
-			if c := next.Clusters[name]; c != nil {
-				next.Clusters[name] = c.Clone()
-			}
-		}
-		if err := cmd.apply(next); err != nil {
-			return fmt.Errorf("%T: %w", cmd, err)
-		}
-		structural = structural || cmd.structural()
+	next, changed, structural, err := s.state.Load().apply(cmds)
+	if err != nil {
+		return err
 	}
-	err := s.update(func(tx *bolt.Tx) error { return writeClusters(tx, next, changed) })
+	err = s.update(func(tx *bolt.Tx) error { return writeClusters(tx, next, changed) })
 	if err != nil {
 		return err
 	}
