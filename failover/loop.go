@@ -201,8 +201,15 @@ func (l *Loop) remember(in Input, a Action) {
 	for _, p := range a.Blocked {
 		text += p.Code + " " + p.Server + ": " + p.Text + "; "
 	}
-	if text != l.lastWhy && text != "" {
+	if text == "" && in.View.Cluster.Intent != nil && len(a.Why) > 0 {
+		text = a.Why[0]
+	}
+	switch {
+	case text == l.lastWhy || text == "":
+	case len(a.Blocked) > 0:
 		l.cfg.Log.Warn("held back", logCluster, l.cfg.Cluster, logProblem, text, logWhy, a.Why)
+	default:
+		l.cfg.Log.Info("waiting", logCluster, l.cfg.Cluster, logWhy, text)
 	}
 	l.lastWhy = text
 }

@@ -147,3 +147,29 @@ func (l *Loop) latest(known string) (*topology.Operation, bool, error) {
 	}
 	return &ops[i], ops[i].Result == topology.ResultRunning, nil
 }
+
+// FailoverPlan is what an order to fail over would do.
+type FailoverPlan struct {
+	OldMaster, Candidate string
+	// AtRisk is how many transactions seen on the old master the candidate lacks;
+	// nil if unknown.
+	AtRisk *uint64
+	// Running is true if a failover is under way already.
+	Running bool
+}
+
+// PlanFailover says what [Loop.Failover] would do, or why it would be refused.
+func (l *Loop) PlanFailover(ctx context.Context, to string) (FailoverPlan, error) {
+	if err := l.awaitVerdict(ctx, to); err != nil {
+		return FailoverPlan{}, err
+	}
+	in, r := l.Report()
+	p := FailoverPlan{OldMaster: in.View.Cluster.Master, Candidate: cmpOr(to, r.Forecast.Candidate), Running: in.View.Cluster.Intent != nil}
+	if sv := in.View.Servers[p.Candidate]; sv != nil {
+		p.AtRisk = sv.Missing
+		if in.View.Cluster.DurabilityState == topology.DurabilityArmed {
+			p.AtRisk = new(uint64)
+		}
+	}
+	return p, nil
+}

@@ -176,7 +176,9 @@ type FoundEra struct {
 	Cluster, Master string
 	Era             gtid.Era
 	Floor           gtid.GTID
-	At              time.Time
+	// Start is recorded if it is not nil; see [Cluster.Start].
+	Start *gtid.Position
+	At    time.Time
 }
 
 func (c FoundEra) cluster() string  { return c.Cluster }
@@ -194,6 +196,9 @@ func (c FoundEra) apply(st *State) error {
 		return err
 	}
 	cl.Epoch, cl.Floor, cl.MasterSeen, cl.OpenedAt = c.Era.Epoch, c.Floor, c.Floor, c.At
+	if c.Start != nil {
+		cl.Start = c.Start
+	}
 	cl.setMaster(c.Master)
 	return nil
 }

@@ -154,7 +154,8 @@ func (o *Operation) Clone() *Operation {
 // Account is one of the accounts that repld made for a cluster. The password
 // is encrypted at rest.
 type Account struct {
-	// Purpose is "repld" (the daemon's own) or "replication" (the slaves').
+	// Purpose is "repld" (the daemon's own), "replication" (the slaves') or "copy"
+	// (used only while data is copied from one server to another).
 	Purpose  string `json:"purpose"`
 	User     string `json:"user"`
 	Password string `json:"password"`
@@ -167,6 +168,7 @@ type Accounts map[string]Account
 const (
 	AccountRepld       = "repld"
 	AccountReplication = "replication"
+	AccountCopy        = "copy"
 )
 
 // Clone is a copy.
