@@ -62,21 +62,27 @@ func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
 }
 
 // behind says what the master, which restarted, lacks of what it had; "" if
-// nothing.
+// nothing. A master that accepts writes is ahead of its own latest observation:
+// only what was seen before that observation began says anything about it.
 func (d *decider) behind(mv *health.ServerView, ms []*member) string {
-	has := mv.LastOK.BinlogPos.Of(d.domain)
-	check := func(who string, g gtid.GTID) string {
-		if d.c.Lineage.Has(g) && g.Seq > has.Seq {
+	has, closed := mv.LastOK.BinlogPos.Of(d.domain), mv.LastOK.ReadOnly
+	check := func(who string, g gtid.GTID, seen time.Time) string {
+		if d.c.Lineage.Has(g) && g.Seq > has.Seq && (closed || mv.LastOK.Sent.After(seen)) {
 			return fmt.Sprintf("%s stands at %s, %s knows %s", d.c.Master, has, who, g)
 		}
 		return ""
 	}
-	if s := check("repld", d.bound()); s != "" {
+	if s := check("repld", d.c.MasterSeen, time.Time{}); s != "" {
 		return s
+	}
+	if st := d.v.Stream; st.Server == d.c.Master {
+		if s := check("repld's stream", st.Last, st.LastTx); s != "" {
+			return s
+		}
 	}
 	for _, m := range ms {
 		if m.sv.LastOK.Reach == health.ReachOK && m.known {
-			if s := check(m.name, m.received); s != "" {
+			if s := check(m.name, m.received, m.sv.LastOK.At); s != "" {
 				return s
 			}
 		}
@@ -113,9 +119,9 @@ func (d *decider) revoke(in *topology.Intent, ms []*member) (Action, bool) {
 		}
 		stopped := m.sv.Last.Slave.IO == health.ThreadNo
 		switch {
-		case m.effect.Running == KindStopIO:
+		case m.effect.Running != "" && !staysStopped(m.effect.Running):
 			running = append(running, m.name)
-		case stopped && m.sv.Last.Sent.After(in.Begun):
+		case stopped && m.sv.Last.Sent.After(in.Begun) && m.revoked(in):
 		case d.ready(m.name, KindStopIO):
 			list = append(list, m.name)
 		default:
@@ -131,16 +137,33 @@ func (d *decider) revoke(in *topology.Intent, ms []*member) (Action, bool) {
 	return Action{}, false
 }
 
+// revoked tells whether nothing that repld sent to a slave can start its IO
+// thread any more. A slave that is seen stopped is not enough: an attachment
+// may be under way, or be left waiting on the server by a former repld. The
+// first effect of this failover ended those.
+func (m *member) revoked(in *topology.Intent) bool {
+	e := m.effect
+	if e.Running != "" {
+		return staysStopped(e.Running)
+	}
+	return e.At.After(in.Begun) && (staysStopped(e.Last) || e.Last == KindStopIO && e.Failed == 0)
+}
+
+// staysStopped tells whether an effect, while it runs, leaves a stopped IO
+// thread stopped, and is none that still stops it.
+func staysStopped(k Kind) bool { return k != KindAttach && k != KindRejoin && k != KindStopIO }
+
 // learn lets slaves whose received position is unknown, because they restarted,
-// apply the relay log that they kept.
+// apply the relay log that they kept; and also those whose threads are both
+// down with something to apply, which nothing else can save.
 func (d *decider) learn(_ *topology.Intent, ms []*member) (Action, bool) {
 	var list []string
 	var waits []string
 	for _, m := range ms {
-		if !m.sv.Reachable() || m.known || m.s.Joining || m.sv.Last.Slave == nil {
+		st := m.sv.Last.Slave
+		if !m.sv.Reachable() || m.s.Joining || st == nil || m.known && !m.cold() {
 			continue
 		}
-		st := m.sv.Last.Slave
 		switch {
 		case st.SQL == health.ThreadYes:
 			waits = append(waits, fmt.Sprintf("%s applies its relay log", m.name))
@@ -332,6 +355,9 @@ func (d *decider) lookAgain(in *topology.Intent) (Action, bool) {
 	}
 	if fresh {
 		return Action{}, false
+	}
+	if e := d.in.Effects[in.OldMaster]; e.Running != "" {
+		return wait(0, fmt.Sprintf("%s is running on %s", e.Running, in.OldMaster)), true
 	}
 	return Action{Kind: KindProbe, Servers: []string{in.OldMaster}, Why: []string{"a last look at the old master"}}, true
 }

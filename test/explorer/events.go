@@ -23,7 +23,8 @@ const (
 	evGhost
 	evHalf // a ghost of several statements runs up to its middle
 	evWrite
-	evConnect
+	evLag
+	evUnlag
 	evReceive
 	evApply
 	evFetch
@@ -42,7 +43,7 @@ const (
 	kindsEnd
 )
 
-var kindWords = [...]string{"repld", "finish", "late", "half", "write", "connect", "receive", "apply", "fetch", "restart", "thaw", "heal",
+var kindWords = [...]string{"repld", "finish", "late", "half", "write", "LAG", "no lag", "receive", "apply", "fetch", "restart", "thaw", "heal",
 	"seen again", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "SERVER TIME-OUT", "time passes"}
 
 // event is one thing that can happen.
@@ -53,7 +54,7 @@ type event struct {
 
 // fault tells whether an event is bounded by Bounds.Faults.
 func (ev event) fault() bool {
-	return ev.k == evCrash || ev.k == evFreeze || ev.k == evStale || ev.k == evCut || ev.k == evPart || ev.k == evServerTimeout
+	return ev.k == evCrash || ev.k == evLag || ev.k == evFreeze || ev.k == evStale || ev.k == evCut || ev.k == evPart || ev.k == evServerTimeout
 }
 
 // candidates lists every event that might be possible.
@@ -91,6 +92,15 @@ var longs = []string{"the master has been silent for hang_timeout", "the opening
 // apply carries out an event; done is false if it is impossible or changes
 // nothing. broken names a violated invariant; a is what repld decided.
 func (e *Explorer) apply(s *state, ev event) (done bool, a failover.Action, broken string) {
+	done, a, broken = e.applied(s, ev)
+	if done {
+		s.w.settle()
+		e.forget(s)
+	}
+	return done, a, broken
+}
+
+func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, broken string) {
 	if ev.fault() {
 		if s.faults >= e.Bounds.Faults || e.Bounds.Without&(1<<ev.k) != 0 {
 			return false, a, ""
@@ -102,6 +112,7 @@ func (e *Explorer) apply(s *state, ev event) (done bool, a failover.Action, brok
 	case evStep:
 		before := *s
 		a, broken = e.step(s)
+		e.forget(s)
 		return *s != before || broken != "", a, broken
 	case evFinish:
 		if s.r.m[x].running.verb == verbNone {
@@ -132,18 +143,22 @@ func (e *Explorer) happen(s *state, ev event) bool {
 	switch ev.k {
 	case evWrite:
 		return w.writes < e.Bounds.Writes && w.write(x)
-	case evConnect:
-		return w.connect(x)
+	case evLag, evUnlag:
+		if srv.lags == (ev.k == evLag) || srv.src == 0 {
+			return false
+		}
+		srv.lags = ev.k == evLag
 	case evReceive:
 		return w.receive(x)
 	case evApply:
-		return w.apply(x)
+		return srv.lags && w.apply(x)
 	case evFetch:
 		return w.fetchNext(x)
 	case evCrash:
 		if srv.life == down {
 			return false
 		}
+		e.observe(s)
 		w.crash(x)
 		m.ghost = effect{}
 	case evRestart:
@@ -155,6 +170,7 @@ func (e *Explorer) happen(s *state, ev event) bool {
 		if srv.life != up {
 			return false
 		}
+		e.observe(s)
 		srv.life = frozen
 	case evThaw:
 		if srv.life != frozen {
@@ -162,10 +178,14 @@ func (e *Explorer) happen(s *state, ev event) bool {
 		}
 		srv.life = up
 	case evStale:
-		if m.stale || m.reach == unseen {
+		if m.stale || m.reach == unseen || srv.life == frozen {
 			return false
 		}
-		m.stale, m.sinceEffect = true, false
+		e.observe(s)
+		in := e.clusters[s.r.cluster].Intent
+		m.stale, m.sinceBegun = true, in != nil
+		m.sinceSent = in != nil && in.Opening != nil
+		m.sinceDeadline = m.sinceSent && s.r.openExpired
 	case evUnstale:
 		if !m.stale {
 			return false
@@ -190,6 +210,7 @@ func (e *Explorer) links(s *state, ev event) bool {
 		if w.cut&(1<<x) != 0 {
 			return false
 		}
+		e.observe(s)
 		w.cut |= 1 << x
 	case evPart:
 		if !w.linked(x, y) {
@@ -242,14 +263,14 @@ func (e *Explorer) pass(s *state, which int) bool {
 	r := &s.r
 	c := e.clusters[r.cluster]
 	master := index(c.Master)
-	mm := &r.m[master]
+	mm, ok := &r.m[master], s.w.snapshot(master)
 	flag := []*bool{&r.silentLong, &r.openExpired, &r.noAckerLong, &r.repointLong, &r.youngLong}[which]
 	counting := []bool{
 		mm.reach == silent && !mm.stale,
 		c.Intent != nil && c.Intent.Opening != nil && c.Intent.Opened.IsZero(),
-		mm.reach == answers && !mm.ok.ro && mm.ok.armed && mm.ok.clients == 0,
+		mm.reach == answers && !ok.ro && ok.armed && ok.clients == 0,
 		c.Intent != nil && !c.Intent.Opened.IsZero(),
-		mm.reach == answers && mm.ok.ro && mm.ok.young,
+		mm.reach == answers && ok.ro && ok.young,
 	}[which]
 	if *flag || !counting {
 		return false
