@@ -290,14 +290,5 @@ func (d *decider) reopen(in *topology.Intent) Action {
 	}
 	ms := d.members(name)
 	arm := d.c.Durability != topology.Async && d.ackersExpected(name, ms)
-	if a, acts := d.setArmed(name, arm); acts {
-		return a
-	}
-	a := d.act(KindOpen, name, "the recorded master restarted and lost nothing")
-	if a.Kind == KindOpen {
-		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
-			Server: name, Applied: mv.Last.BinlogPos.Of(d.domain), Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
-		}}}
-	}
-	return a
+	return d.open(in, name, arm, mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
 }

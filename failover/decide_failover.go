@@ -329,17 +329,8 @@ func (d *decider) prepare(in *topology.Intent, cand *member, ms []*member) Actio
 	if cand.sv.Last.Slave != nil {
 		return d.act(KindDetach, cand.name, fmt.Sprintf("%s has applied all that it received: %s", cand.name, cand.applied))
 	}
-	arm := d.ackersExpected(cand.name, ms)
-	if a, acts := d.setArmed(cand.name, arm); acts {
-		return a
-	}
-	a := d.act(KindOpen, cand.name, fmt.Sprintf("%s is closed, drained and detached at %s", cand.name, cand.applied))
-	if a.Kind == KindOpen {
-		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
-			Server: cand.name, Applied: cand.applied, Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
-		}}}
-	}
-	return a
+	return d.open(in, cand.name, d.ackersExpected(cand.name, ms), cand.applied,
+		fmt.Sprintf("%s is closed, drained and detached at %s", cand.name, cand.applied))
 }
 
 // lookAgain makes sure that the old master was found lost by a probe that
@@ -407,8 +398,40 @@ func (d *decider) confirmOpening(in *topology.Intent) Action {
 	if left := in.Opening.Deadline.Sub(sv.Last.Sent); left > 0 {
 		return wait(left, name+" is still closed")
 	}
+	if in.Kind == topology.IntentFailover && sv.Last.BinlogPos.Of(d.domain).Seq > in.Opening.Applied.Seq {
+		return d.openAgain(in)
+	}
 	return Action{Kind: KindJournal, Why: []string{name + " stayed closed until the opening expired"}, Journal: []topology.Command{
 		topology.WithdrawOpening{Cluster: d.c.Name, Intent: in.ID}}}
+}
+
+// openAgain opens a candidate that is closed and yet has written: it was open,
+// unseen, and restarted. Its era has begun with transactions that clients may
+// have been told OK for, so nobody else can be chosen any more.
+func (d *decider) openAgain(in *topology.Intent) Action {
+	if a, acts := d.lookAgain(in); acts {
+		return a
+	}
+	name := in.Opening.Server
+	if mv := d.v.Servers[in.OldMaster]; mv.Reachable() && !mv.Last.ReadOnly {
+		return d.act(KindFence, in.OldMaster, name+" has begun a new era")
+	}
+	return d.open(in, name, d.ackersExpected(name, d.members(in.OldMaster)), in.Opening.Applied, fmt.Sprintf(
+		"%s was open after %s and restarted", name, in.Opening.Applied))
+}
+
+// open arms a closed server, or disarms it, then opens it.
+func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.GTID, why string) Action {
+	if a, acts := d.setArmed(name, arm); acts {
+		return a
+	}
+	a := d.act(KindOpen, name, why)
+	if a.Kind == KindOpen {
+		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
+			Server: name, Applied: applied, Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
+		}}}
+	}
+	return a
 }
 
 // unseen lists the servers that could not be asked what they hold.

@@ -32,19 +32,21 @@ const (
 	evThaw
 	evHeal
 	evUnstale
+	evSlow // a step whose effects stay under way
 	evCrash
 	evFreeze
 	evStale
 	evCut
 	evPart
 	evRepldCrash
+	evSendCrash
 	evServerTimeout
 	evLong
 	kindsEnd
 )
 
 var kindWords = [...]string{"repld", "finish", "late", "half", "write", "LAG", "no lag", "receive", "apply", "fetch", "restart", "thaw", "heal",
-	"seen again", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "SERVER TIME-OUT", "time passes"}
+	"seen again", "repld, SLOWLY", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "REPLD CRASHES after sending", "SERVER TIME-OUT", "time passes"}
 
 // event is one thing that can happen.
 type event struct {
@@ -54,7 +56,7 @@ type event struct {
 
 // fault tells whether an event is bounded by Bounds.Faults.
 func (ev event) fault() bool {
-	return ev.k == evCrash || ev.k == evLag || ev.k == evFreeze || ev.k == evStale || ev.k == evCut || ev.k == evPart || ev.k == evServerTimeout
+	return ev.k == evSlow || ev.k == evCrash || ev.k == evLag || ev.k == evFreeze || ev.k == evStale || ev.k == evCut || ev.k == evPart || ev.k == evServerTimeout
 }
 
 // candidates lists every event that might be possible.
@@ -62,7 +64,7 @@ func (e *Explorer) allEvents() []event {
 	out := []event{{k: evStep}}
 	for k := evFinish; k < kindsEnd; k++ {
 		switch k {
-		case evRepldCrash:
+		case evRepldCrash, evSendCrash, evSlow:
 			out = append(out, event{k: k})
 		case evLong:
 			for i := range longs {
@@ -109,11 +111,8 @@ func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, br
 	}
 	x := int(ev.x)
 	switch ev.k {
-	case evStep:
-		before := *s
-		a, broken = e.step(s)
-		e.forget(s)
-		return *s != before || broken != "", a, broken
+	case evStep, evSlow:
+		return e.turn(s, ev.k == evSlow)
 	case evFinish:
 		if s.r.m[x].running.verb == verbNone {
 			return false, a, ""
@@ -123,17 +122,59 @@ func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, br
 	case evGhost, evHalf:
 		done, broken = e.ghost(s, x, ev.k == evHalf)
 		return done, a, broken
-	case evRepldCrash:
+	case evRepldCrash, evSendCrash:
 		if s.crashes >= e.Bounds.Crashes {
 			return false, a, ""
 		}
 		s.crashes++
+		if ev.k == evSendCrash {
+			a, broken = e.step(s)
+			if !s.busy() && len(a.Journal) == 0 {
+				return false, a, broken
+			}
+		}
 		e.crashRepld(s)
-		return true, a, ""
+		return true, a, broken
 	case evLong:
 		return e.pass(s, x), a, ""
 	}
 	return e.happen(s, ev), a, ""
+}
+
+// turn is one step of repld's loop with its effects. Slowly: they stay under
+// way, so that anything may happen between the decision and them.
+func (e *Explorer) turn(s *state, slowly bool) (done bool, a failover.Action, broken string) {
+	before := *s
+	a, broken = e.step(s)
+	if slowly && *s == before {
+		return false, a, broken
+	}
+	sent := false
+	for x := range e.Servers {
+		if s.r.m[x].running.verb == verbNone || before.r.m[x].running.verb != verbNone {
+			continue
+		}
+		sent = true
+		if !slowly {
+			broken = first(broken, e.finish(s, x))
+			s.w.settle()
+			broken = first(broken, e.check(s))
+		}
+	}
+	if slowly && !sent {
+		return false, a, broken
+	}
+	e.forget(s)
+	return *s != before || broken != "", a, broken
+}
+
+func (s *state) busy() bool {
+	for x := range s.r.m {
+		if s.r.m[x].running.verb != verbNone {
+			return true
+		}
+	}
+	return false
 }
 
 // happen is what the world does by itself.
@@ -289,7 +330,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 // describe says an event in words.
 func (ev event) describe() string {
 	switch ev.k {
-	case evStep, evRepldCrash:
+	case evStep, evSlow, evRepldCrash, evSendCrash:
 		return kindWords[ev.k]
 	case evLong:
 		return kindWords[ev.k] + ": " + longs[ev.x]

@@ -129,7 +129,7 @@ func (e *Explorer) Search() (Result, error) {
 	layers[0] = []entry{{*s0, 0}}
 	res := Result{Complete: true}
 	for faults := range layers {
-		level := layers[faults]
+		level, queued := layers[faults], map[uint64]struct{}{}
 		for len(level) > 0 {
 			var next []entry
 			for i := range level {
@@ -147,6 +147,10 @@ func (e *Explorer) Search() (Result, error) {
 						continue
 					}
 					if ev.fault() && broken == "" {
+						if _, known := queued[h]; known {
+							continue
+						}
+						queued[h] = struct{}{}
 						// It may yet be met with fewer faults: mark it when its turn comes.
 						nodes = append(nodes, node{level[i].id, ev})
 						layers[faults+1] = append(layers[faults+1], entry{s, int32(len(nodes) - 1)})
@@ -228,7 +232,7 @@ func (e *Explorer) transcript(nodes []node, id int32) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		_, a, _ := e.apply(s, path[i])
 		fmt.Fprintf(&b, "%2d %s", len(path)-i, path[i].describe())
-		if path[i].k == evStep {
+		if k := path[i].k; k == evStep || k == evSlow || k == evSendCrash {
 			fmt.Fprintf(&b, ": %s", tell(a))
 		}
 		fmt.Fprintf(&b, "\n%s", e.show(s))
