@@ -52,6 +52,15 @@ func BinlogPos(ctx context.Context, c *Conn) (gtid.Position, error) {
 	return gtid.ParsePosition(row.String("p"))
 }
 
+// SlavePos is what the server has applied as a slave.
+func SlavePos(ctx context.Context, c *Conn) (gtid.Position, error) {
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.gtid_slave_pos AS p")
+	if err != nil || row == nil {
+		return gtid.Position{}, err
+	}
+	return gtid.ParsePosition(row.String("p"))
+}
+
 // MakeProbe makes a table of repld's own for [Probe]; DropProbe removes it.
 func MakeProbe(ctx context.Context, c *Conn) error {
 	return c.Exec(ctx, "CREATE TABLE IF NOT EXISTS repld.probe (token VARCHAR(64) NOT NULL PRIMARY KEY) ENGINE=InnoDB")

@@ -66,12 +66,10 @@ type Dialect struct {
 	Since Version
 	// facts are the variables that identify a server and rarely change.
 	facts []string
-	// probe is what each observation asks, in one round trip and in this order:
-	// the variables, which answer even on a full disk, then the status of
-	// semi-sync, then the slave status, which may hang.
-	probe string
-	// semiSync is the common beginning of the status names that probe gives.
-	semiSync string
+	// variables, semiSync and slaves are what an observation asks, in one round
+	// trip and in this order: the variables, which answer even on a full disk,
+	// the status of semi-sync, and the slave status, which may hang.
+	variables, semiSync, slaves string
 	// stopIO and the others are the plain statements of the verbs.
 	stopIO, startSQL, startSlave, stopSlave, resetSlave string
 }
@@ -82,10 +80,11 @@ var mariaDB1011 = Dialect{
 	facts: []string{"server_id", "server_uid", "hostname", "port", "datadir", "version", "log_bin",
 		"log_slave_updates", "event_scheduler", "slave_skip_errors"},
 	// Never SHOW MASTER STATUS: it hangs on a full disk.
-	probe: "SELECT UNIX_TIMESTAMP(SYSDATE(6)), @@GLOBAL.read_only, @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos," +
+	variables: "SELECT UNIX_TIMESTAMP(SYSDATE(6)), @@GLOBAL.read_only, @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos," +
 		" @@GLOBAL.gtid_binlog_state, @@GLOBAL.rpl_semi_sync_master_enabled, @@GLOBAL.rpl_semi_sync_master_wait_point," +
-		" @@GLOBAL.rpl_semi_sync_slave_enabled; SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%'; SHOW ALL SLAVES STATUS",
-	semiSync:   "Rpl_semi_sync_",
+		" @@GLOBAL.rpl_semi_sync_slave_enabled",
+	semiSync:   "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%'",
+	slaves:     "SHOW ALL SLAVES STATUS",
 	stopIO:     "STOP SLAVE IO_THREAD",
 	startSQL:   "START SLAVE SQL_THREAD",
 	startSlave: "START SLAVE",

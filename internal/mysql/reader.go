@@ -23,6 +23,7 @@ type probeReader struct {
 	columns map[string]int
 	width   int
 	memo    map[string]*parsed
+	semi    semiMemo
 	state   struct {
 		text  []byte
 		value gtid.State
@@ -36,29 +37,74 @@ type parsed struct {
 }
 
 // reset forgets what belongs to one connection: another version of the server
-// may have other columns.
-func (r *probeReader) reset() { r.columns, r.width = nil, 0 }
+// may have other columns, and a restarted one starts its counters anew.
+func (r *probeReader) reset() { r.columns, r.width, r.semi = nil, 0, semiMemo{} }
+
+// semiSyncEvery is how often the status of semi-sync is read from a server that
+// is no armed master and whose IO thread is as it was: SHOW GLOBAL STATUS costs
+// the server more than all the rest of a probe.
+const semiSyncEvery = time.Second
+
+// semiMemo is the status of semi-sync as last read, and what it belongs to.
+type semiMemo struct {
+	at    time.Time
+	value health.SemiSync
+	io    health.Thread
+}
 
 // read asks and reads all. answered is true once the server has answered the
 // first statement.
 func (r *probeReader) read(ctx context.Context, c *Conn, d *Dialect, o *health.Observation) (answered bool, err error) {
+	before := r.semi
+	full := before.value.MasterEnabled || time.Since(before.at) >= semiSyncEvery
+	answered, err = r.ask(ctx, c, d, o, full)
+	if err != nil || full {
+		return answered, err
+	}
+	changed := o.SemiSync.MasterEnabled || o.SemiSync.SlaveEnabled != before.value.SlaveEnabled || ioThread(o) != before.io
+	if changed {
+		// Read again with the status, so that all of an observation is of one moment.
+		o.Slave, o.Fetch, o.SemiSync = nil, nil, health.SemiSync{}
+		return r.ask(ctx, c, d, o, true)
+	}
+	s := &o.SemiSync
+	s.MasterOn, s.Clients, s.Waiting, s.NoTx, s.SlaveOn = before.value.MasterOn, before.value.Clients, before.value.Waiting, before.value.NoTx, before.value.SlaveOn
+	return answered, nil
+}
+
+func ioThread(o *health.Observation) health.Thread {
+	if o.Slave == nil {
+		return ""
+	}
+	return o.Slave.IO
+}
+
+// ask is one round trip.
+func (r *probeReader) ask(ctx context.Context, c *Conn, d *Dialect, o *health.Observation, full bool) (answered bool, err error) {
 	done, err := c.guard(ctx)
 	if err != nil {
 		return false, c.fail("probe", false, err)
 	}
+	statements := d.variables + "; " + d.slaves
+	if full {
+		statements = d.variables + "; " + d.semiSync + "; " + d.slaves
+	}
 	sent := time.Now()
-	rows, err := c.query.QueryContext(context.Background(), d.probe, nil)
+	rows, err := c.query.QueryContext(context.Background(), statements, nil)
 	if err == nil {
 		answered = true
-		err = r.readAll(rows, o, sent)
+		err = r.readAll(rows, o, sent, full)
 		if closeErr := rows.Close(); err == nil {
 			err = closeErr
 		}
 	}
+	if err == nil && full {
+		r.semi = semiMemo{at: sent, value: o.SemiSync, io: ioThread(o)}
+	}
 	return answered, c.fail("probe", false, done(err))
 }
 
-func (r *probeReader) readAll(rows driver.Rows, o *health.Observation, sent time.Time) error {
+func (r *probeReader) readAll(rows driver.Rows, o *health.Observation, sent time.Time, full bool) error {
 	next, ok := rows.(driver.RowsNextResultSet)
 	if !ok {
 		return errors.New("the driver cannot read several results")
@@ -69,11 +115,13 @@ func (r *probeReader) readAll(rows driver.Rows, o *health.Observation, sent time
 	if err := next.NextResultSet(); err != nil {
 		return err
 	}
-	if err := r.semiSync(rows, &o.SemiSync); err != nil {
-		return err
-	}
-	if err := next.NextResultSet(); err != nil {
-		return err
+	if full {
+		if err := r.semiSync(rows, &o.SemiSync); err != nil {
+			return err
+		}
+		if err := next.NextResultSet(); err != nil {
+			return err
+		}
 	}
 	return r.slaves(rows, o)
 }

@@ -26,6 +26,8 @@ type wire struct {
 	// turn counts the statements, so that the end of one's context that is heard
 	// late does not end the next one.
 	turn uint64
+	// timed is true while the socket has a deadline of its own.
+	timed bool
 	// head is the beginning of the greeting, until it is known to be one.
 	head []byte
 	met  bool
@@ -90,18 +92,22 @@ func (w *wire) note(err error) {
 	}
 }
 
-// arm puts ctx's deadline and its end on the socket. The function that it
-// returns takes the latter off again.
+// arm makes the end of ctx end whatever waits on the socket. The function that
+// it returns takes that off again. The context's own timer is enough: setting
+// the socket's deadline for each statement would double the timers.
 func (w *wire) arm(ctx context.Context) (disarm func()) {
-	d, ok := ctx.Deadline()
-	if !ok {
-		d = time.Now().Add(defaultStatementTimeout)
-	}
+	_, bounded := ctx.Deadline()
 	w.mu.Lock()
 	w.turn++
 	turn := w.turn
-	if w.Conn != nil {
-		_ = w.Conn.SetDeadline(d)
+	switch {
+	case w.Conn == nil:
+	case !bounded:
+		_ = w.Conn.SetDeadline(time.Now().Add(defaultStatementTimeout))
+		w.timed = true
+	case w.timed:
+		_ = w.Conn.SetDeadline(time.Time{})
+		w.timed = false
 	}
 	w.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { w.abort(turn) })
@@ -113,6 +119,7 @@ func (w *wire) abort(turn uint64) {
 	defer w.mu.Unlock()
 	if w.turn == turn && w.Conn != nil {
 		_ = w.Conn.SetDeadline(past)
+		w.timed = true
 	}
 }
 

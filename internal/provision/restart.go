@@ -40,6 +40,11 @@ func (s *session) restart(ctx context.Context, plan Plan) error {
 	if err := s.remember(ctx); err != nil {
 		return err
 	}
+	if s.beforeRestart != nil {
+		if err := s.beforeRestart(ctx); err != nil {
+			return err
+		}
+	}
 	command := s.facts.Places.RestartCommand
 	s.p.step(StepRestart, s.r.Name, "run", quoteArgs(command))
 	begun := time.Now()

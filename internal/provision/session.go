@@ -26,6 +26,9 @@ type session struct {
 	ca    *Authority
 	// caPEM is the authority that the server is verified by.
 	caPEM []byte
+	// beforeRestart, if set, is called right before a restart: adopt stops a
+	// slave then.
+	beforeRestart func(context.Context) error
 }
 
 // open connects as the administrator and gathers the facts. Close the session.
