@@ -9,6 +9,7 @@ import (
 
 	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/fault"
+	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/internal/mysql"
 	"github.com/repld/repld/topology"
 )
@@ -137,6 +138,7 @@ func (a *adoption) openSlave(ctx context.Context, r Request) error {
 	// slave has by replication.
 	s.env.Pending.ClusterID = a.master.env.Pending.ClusterID
 	s.env.Accounts = a.master.env.Accounts
+	s.env.Cluster.Lineage = gtid.Lineage{{Domain: uint32(num(a.master.facts.Value("gtid_domain_id")))}}
 	a.slaves = append(a.slaves, s)
 	return nil
 }
@@ -267,7 +269,7 @@ func (a *adoption) slaveRecord(s *session) topology.Server {
 	}
 	for _, src := range s.facts.Sources {
 		if src.Connection == "" {
-			srv.Delay, srv.ReplicateDoDB = src.Delay, wholeSchemas(src.WildDo)
+			srv.ReplicateDoDB = wholeSchemas(src.WildDo)
 		}
 	}
 	return srv

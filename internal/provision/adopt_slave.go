@@ -29,7 +29,6 @@ func PlanAdoptMaster(r Request, f Facts, c Context) Plan {
 // given. It is pure.
 func PlanAdoptSlave(r Request, f Facts, c Context, master Facts) Plan {
 	plan := Plan{Verb: "adopt", Server: r.Name, Checks: append(Judge(CommonRules(), r, f, c), judgeFollower(r, f, c, master)...)}
-	c.Cluster.Lineage = gtid.Lineage{{Domain: uint32(num(master.Value("gtid_domain_id")))}}
 	plan.Needs = NeedsOf(topology.RoleSlave, r, f, c)
 	plan.configSteps(r, f)
 	how := "it replicates by GTID already"
@@ -78,6 +77,8 @@ func judgeFollows(f Facts, c Context, master Facts) Check {
 		return refuse("adopt the set-up of its own master", "it is a slave of the server with server_id %d at %s:%d, the master's is %d", s.ServerID, s.Host, s.Port, master.Identity.ServerID)
 	case s.ServerID == 0 && s.Port != master.Identity.Port:
 		return refuse("adopt the set-up of its own master", "it is a slave of %s:%d, which is not the master", s.Host, s.Port)
+	case s.Delay > 0:
+		return refuse("set MASTER_DELAY=0 for the time of its adoption", "it is delayed by %s", s.Delay)
 	case c.Pending.Verb == "adopt":
 		return pass("its adoption was begun")
 	case s.IO != "Yes" || s.SQL != "Yes":
