@@ -17,6 +17,9 @@ type View struct {
 	Stream  StreamView
 	// Started is when this repld began to watch the cluster.
 	Started time.Time
+	// AwakeSince is since when repld itself has run without a gap. A daemon that
+	// was frozen or starved must not take its own silence for the master's.
+	AwakeSince time.Time
 }
 
 // ServerView is what is known of one server.
@@ -31,8 +34,12 @@ type ServerView struct {
 	FailingSince time.Time
 	Refusals     int
 	RefusedFirst time.Time
-	// Restarts is set to the start time of the server process if it changed
-	// while repld watched.
+	// Ceiling is an upper bound of what this server can have received while it
+	// refuses connections: the master's position at the first observation of the
+	// master that began after the server was found down. Zero if unknown.
+	Ceiling gtid.GTID
+	// RestartedAt is the start time of the server process if it changed while
+	// repld watched.
 	RestartedAt time.Time
 	// Advanced is the last time that the IO thread was seen to have fetched an
 	// event or a heartbeat since the observation before.
@@ -49,7 +56,15 @@ type ServerView struct {
 	// ArmedAt is the last observation, as a master, with semi-sync on, its
 	// status ON and an acker connected.
 	ArmedAt time.Time
+	// LagReceived and LagApplied are the age, now, of the oldest transaction of
+	// the master that this server has not received, or not applied; nil if
+	// unknown. Missing counts the transactions not received.
+	LagReceived, LagApplied *time.Duration
+	Missing                 *uint64
 }
+
+// Reachable tells whether the latest probe was answered in full.
+func (s *ServerView) Reachable() bool { return s != nil && s.Last.Reach == ReachOK }
 
 // StreamView is what the binlog stream of the recorded master says.
 type StreamView struct {

@@ -38,8 +38,9 @@ type Kit struct {
 type binaries struct{ server, install, admin string }
 
 // NewKit makes a kit with a folder of its own inside dir, or inside the system's
-// temporary directory if dir is empty. It fails if MariaDB's server or client
-// programs are not installed. Close it.
+// temporary directory if dir is empty. The servers' account must be able to enter
+// dir, and its path must be short, since that of a socket is limited. NewKit
+// fails if MariaDB's server or client programs are not installed. Close the kit.
 func NewKit(dir string) (*Kit, error) {
 	bin, err := findBinaries()
 	if err != nil {
@@ -80,10 +81,21 @@ func (k *Kit) Start(ctx context.Context, opts Options) (*Server, error) {
 // those that did start end with the kit.
 func (k *Kit) StartAll(ctx context.Context, opts ...Options) ([]*Server, error) {
 	servers := make([]*Server, len(opts))
+	for i, o := range opts {
+		var err error
+		// One after the other, so that they are named in their order.
+		if servers[i], err = k.add(o); err != nil {
+			return nil, err
+		}
+	}
 	errs := make([]error, len(opts))
 	var wg sync.WaitGroup
-	for i, o := range opts {
-		wg.Go(func() { servers[i], errs[i] = k.Start(ctx, o) })
+	for i, s := range servers {
+		wg.Go(func() {
+			if errs[i] = s.lay(ctx); errs[i] == nil {
+				errs[i] = s.StartAgain(ctx)
+			}
+		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -94,18 +106,11 @@ func (k *Kit) StartAll(ctx context.Context, opts ...Options) ([]*Server, error) 
 
 // Prepare does what Start does but does not start the server.
 func (k *Kit) Prepare(ctx context.Context, opts Options) (*Server, error) {
-	template, err := k.template(ctx, opts.Anonymous)
-	if err != nil {
-		return nil, err
-	}
 	s, err := k.add(opts)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.lay(ctx, template); err != nil {
-		return nil, fmt.Errorf("server %s: prepare: %w", s.Name, err)
-	}
-	return s, nil
+	return s, s.lay(ctx)
 }
 
 // Servers lists the kit's servers in the order in which they were made.

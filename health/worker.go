@@ -1,0 +1,181 @@
+package health
+
+import (
+	"context"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// worker probes one server.
+type worker struct {
+	m      *Monitor
+	server topology.Server
+	prober Prober
+	cancel context.CancelFunc
+	kick   chan chan struct{}
+}
+
+// poke asks for a probe now; done, if not nil, is closed after it. It tells
+// whether the request was taken.
+func (w *worker) poke(done chan struct{}) bool {
+	select {
+	case w.kick <- done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *worker) run(ctx context.Context) {
+	defer w.prober.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		var done []chan struct{}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case d := <-w.kick:
+			done = append(done, d)
+		}
+		for more := true; more; {
+			select {
+			case d := <-w.kick:
+				done = append(done, d)
+			default:
+				more = false
+			}
+		}
+		begun := time.Now()
+		obs := w.probe(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := w.m.record(w.server.Name, obs)
+		for _, d := range done {
+			if d != nil {
+				close(d)
+			}
+		}
+		timer.Reset(max(pause-time.Since(begun), pause/4))
+	}
+}
+
+func (w *worker) probe(ctx context.Context) Observation {
+	ctx, cancel := context.WithTimeout(ctx, w.m.cfg.Timeout)
+	defer cancel()
+	sent := time.Now()
+	obs := w.prober.Probe(ctx)
+	obs.Server, obs.Sent, obs.At = w.server.Name, sent, time.Now()
+	return obs
+}
+
+// record folds an observation into the view and gives the pause until the next.
+func (m *Monitor) record(name string, obs Observation) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sv := m.servers[name]
+	if sv == nil {
+		return m.cfg.Interval
+	}
+	prev := *sv
+	sv.fold(obs)
+	if name == m.cluster.Master && obs.Reach == ReachOK {
+		m.raiseCeilings(obs)
+	}
+	lost := !obs.Reach.Answers()
+	if lost && name == m.cluster.Master {
+		m.hurry(obs.At.Add(time.Second))
+	}
+	if prev.Last.Slave != nil && prev.Last.Slave.IO == ThreadYes && obs.Slave != nil && obs.Slave.IO != ThreadYes {
+		m.hurry(obs.At.Add(time.Second))
+	}
+	m.notify()
+	if obs.At.Before(m.urgent) {
+		return urgentInterval
+	}
+	return m.cfg.Interval
+}
+
+// raiseCeilings notes, for each server that was found down before the probe of
+// the master began, that it cannot have received more than the master had.
+func (m *Monitor) raiseCeilings(master Observation) {
+	domain := m.cluster.Lineage.Domain()
+	for _, sv := range m.servers {
+		if sv.Refusals > 0 && sv.Ceiling.IsZero() && master.Sent.After(sv.RefusedFirst) {
+			sv.Ceiling = master.BinlogPos.Of(domain)
+		}
+	}
+}
+
+// fold derives what single observations cannot show.
+func (s *ServerView) fold(obs Observation) {
+	prev := s.LastOK
+	s.Last = obs
+	if obs.Reach == ReachRefused {
+		if s.Refusals == 0 {
+			s.RefusedFirst = obs.At
+		}
+		s.Refusals++
+	} else {
+		s.Refusals, s.RefusedFirst = 0, time.Time{}
+		s.Ceiling = gtid.GTID{}
+	}
+	if obs.Reach.Answers() {
+		s.FailingSince = time.Time{}
+	} else if s.FailingSince.IsZero() {
+		s.FailingSince = obs.At
+	}
+	if obs.Reach != ReachOK {
+		return
+	}
+	s.LastOK = obs
+	if prev.Reach == ReachOK && obs.Started.Sub(prev.Started) > restartTolerance {
+		s.RestartedAt = obs.Started
+	}
+	s.foldSlave(prev, obs)
+	s.foldMaster(prev, obs)
+}
+
+// restartTolerance absorbs the whole seconds of a server's uptime.
+const restartTolerance = 1500 * time.Millisecond
+
+func (s *ServerView) foldSlave(prev, obs Observation) {
+	if obs.Slave == nil {
+		return
+	}
+	was, is := prev.Slave, obs.Slave
+	if is.IO == ThreadYes {
+		s.StreamingAt = obs.At
+	}
+	if was == nil || is.Heartbeats != was.Heartbeats || is.ReadPos != was.ReadPos ||
+		is.SourceLogFile != was.SourceLogFile || !is.Received.Equal(was.Received) {
+		s.Advanced = obs.At
+	}
+	if was == nil || is.ExecPos != was.ExecPos || is.ExecLogFile != was.ExecLogFile ||
+		is.RelayLogPos != was.RelayLogPos || is.RelayLogFile != was.RelayLogFile || !obs.SlavePos.Equal(prev.SlavePos) {
+		s.Applied = obs.At
+	}
+}
+
+func (s *ServerView) foldMaster(prev, obs Observation) {
+	semi := obs.SemiSync
+	if semi.MasterEnabled && semi.MasterOn && semi.Clients > 0 && semi.AfterSync {
+		s.ArmedAt = obs.At
+	}
+	switch {
+	case semi.Clients > 0:
+		s.NoAckerSince = time.Time{}
+	case s.NoAckerSince.IsZero():
+		s.NoAckerSince = obs.At
+	}
+	switch {
+	case semi.Waiting == 0 || semi.YesTx != prev.SemiSync.YesTx:
+		s.WaitingSince = time.Time{}
+	case s.WaitingSince.IsZero():
+		s.WaitingSince = obs.At
+	}
+}

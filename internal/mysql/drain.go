@@ -1,0 +1,140 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+)
+
+// DrainRelayLog implements [failover.Server]. One CHANGE MASTER names the relay
+// log's file and position and leaves GTID mode; without the file and position
+// it would drop the relay log, and in GTID mode START SLAVE would.
+func (s *Server) DrainRelayLog(ctx context.Context) error {
+	return s.do(ctx, "drain relay log", func(c *effectConn) error {
+		row, err := slaveRow(ctx, c, "")
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			return fmt.Errorf("%s is no slave", s.opts.Server)
+		}
+		io, sql := row.String("Slave_IO_Running"), row.String("Slave_SQL_Running")
+		if io != "No" {
+			return fmt.Errorf("%s: %w: the IO thread is still running", s.opts.Server, errWouldWipe)
+		}
+		if sql == "Yes" {
+			return nil // it applies what it has by itself
+		}
+		file, pos := row.String("Relay_Log_File"), row.Uint("Relay_Log_Pos")
+		if file == "" || pos == 0 {
+			return fmt.Errorf("%s names no relay log to drain", s.opts.Server)
+		}
+		if file, pos, err = firstUnapplied(ctx, c, file, pos); err != nil {
+			return err
+		}
+		err = c.Exec(ctx, "CHANGE MASTER TO RELAY_LOG_FILE = ?, RELAY_LOG_POS = ?, MASTER_USE_GTID = no", file, pos)
+		if err != nil {
+			return err
+		}
+		if err := c.Exec(ctx, c.facts.Dialect.startSQL); err != nil {
+			return err
+		}
+		return sqlRuns(ctx, c)
+	})
+}
+
+// sqlRuns waits until the SQL thread runs, and gives its error if it stopped.
+func sqlRuns(ctx context.Context, c *effectConn) error {
+	for {
+		row, err := slaveRow(ctx, c, "")
+		switch {
+		case err != nil:
+			return err
+		case row == nil:
+			return fmt.Errorf("the slave is gone")
+		case row.String("Slave_SQL_Running") == "Yes":
+			return nil
+		case row.Uint("Last_SQL_Errno") != 0:
+			return fmt.Errorf("the SQL thread stopped with error %d: %s", row.Uint("Last_SQL_Errno"), row.String("Last_SQL_Error"))
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return fmt.Errorf("the SQL thread does not start: %w", err)
+		}
+	}
+}
+
+// firstUnapplied is where the first transaction stands that is not yet in
+// gtid_slave_pos, at or after a position of the relay log. A server that was
+// killed, or that applies in parallel, can have recorded a position before
+// transactions that it has committed; by file and position they would be
+// applied again. If there is none, the position is given back as it is.
+func firstUnapplied(ctx context.Context, c *effectConn, file string, pos uint64) (string, uint64, error) {
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.gtid_slave_pos AS pos")
+	if err != nil {
+		return "", 0, err
+	}
+	applied, err := gtid.ParsePosition(row.String("pos"))
+	if err != nil {
+		return "", 0, err
+	}
+	atFile, atPos := file, pos
+	for {
+		events, err := c.Query(ctx, "SHOW RELAYLOG EVENTS IN ? FROM ? LIMIT 1000", atFile, atPos)
+		if Errno(err) != 0 {
+			return file, pos, nil // no further file
+		}
+		if err != nil {
+			return "", 0, err
+		}
+		last := atPos
+		for i := range events {
+			e := &events[i]
+			last = e.Uint("Pos")
+			if e.String("Event_type") != "Gtid" {
+				continue
+			}
+			g, ok := gtidOf(e.String("Info"))
+			if ok && g.Seq > applied.Of(g.Domain).Seq {
+				return atFile, last, nil
+			}
+		}
+		if len(events) > 1 && last > atPos {
+			atPos = last
+			continue
+		}
+		next, ok := nextFile(atFile)
+		if !ok {
+			return file, pos, nil
+		}
+		atFile, atPos = next, 4
+	}
+}
+
+// gtidOf finds the identifier in the description of a Gtid event, which reads
+// "BEGIN GTID 0-1-42" or "GTID 0-1-42".
+func gtidOf(info string) (gtid.GTID, bool) {
+	_, after, ok := strings.Cut(info, "GTID ")
+	if !ok {
+		return gtid.GTID{}, false
+	}
+	word, _, _ := strings.Cut(after, " ")
+	g, err := gtid.Parse(word)
+	return g, err == nil
+}
+
+// nextFile counts a log file's name up: relay.000009 is followed by relay.000010.
+func nextFile(file string) (string, bool) {
+	dot := strings.LastIndexByte(file, '.')
+	if dot < 0 {
+		return "", false
+	}
+	n, err := strconv.ParseUint(file[dot+1:], 10, 64)
+	if err != nil {
+		return "", false
+	}
+	return fmt.Sprintf("%s.%0*d", file[:dot], len(file)-dot-1, n+1), true
+}

@@ -1,0 +1,164 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// waitingForAck is how the process list calls a commit that waits for an acker.
+const waitingForAck = "Waiting for semi-sync ACK"
+
+// clients are the sessions that can write or wait: all but the server's own
+// threads and those of repld's account. Streams of the binary log are left out
+// as long as commits wait: where rpl_semi_sync_master_wait_no_slave is off, the
+// end of the last acker's stream answers OK to them all.
+const clients = "SELECT ID AS id, COMMAND LIKE 'Binlog Dump%' AS stream, COALESCE(STATE, '') AS state" +
+	" FROM information_schema.PROCESSLIST WHERE USER NOT IN ('system user', 'event_scheduler')" +
+	" AND USER <> SUBSTRING_INDEX(USER(), '@', 1) AND COMMAND NOT IN ('Daemon', 'Slave_IO', 'Slave_SQL', 'Slave_worker')"
+
+// Fence implements [failover.Server].
+func (s *Server) Fence(ctx context.Context) error {
+	return s.do(ctx, "fence", func(c *effectConn) error { return s.fence(ctx, c) })
+}
+
+// fence goes in the one order in which nobody who waits is told OK: (1) kill
+// connections until none waits, never KILL QUERY; (2) read_only, which hangs
+// without the kills; (3) events off, and kill again what came or survived
+// meanwhile; (4) only then semi-sync off, which answers OK to whoever waits.
+func (s *Server) fence(ctx context.Context, c *effectConn) error {
+	if err := killUntil(ctx, c, func(left []session) bool { return !anyWaits(left) }); err != nil {
+		return err
+	}
+	if err := s.readOnly(ctx, c); err != nil {
+		return err
+	}
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.event_scheduler AS events, @@GLOBAL.rpl_semi_sync_master_enabled AS armed")
+	if err != nil {
+		return err
+	}
+	if row.Bool("events") {
+		if err := c.Exec(ctx, "SET GLOBAL event_scheduler = OFF"); err != nil {
+			return err
+		}
+	}
+	before, err := sessions(ctx, c)
+	if err != nil {
+		return err
+	}
+	old := make(map[uint64]bool, len(before))
+	for _, x := range before {
+		old[x.id] = true
+	}
+	err = killUntil(ctx, c, func(left []session) bool {
+		for _, x := range left {
+			if old[x.id] {
+				return false
+			}
+		}
+		return !anyWaits(left)
+	})
+	if err != nil || !row.Bool("armed") {
+		return err
+	}
+	return c.Exec(ctx, "SET GLOBAL rpl_semi_sync_master_enabled = 0")
+}
+
+// readOnly sets read_only on a second connection while the first goes on
+// killing: a client that connects in between and waits for an acker would
+// otherwise hold it up for ever.
+func (s *Server) readOnly(ctx context.Context, c *effectConn) error {
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.read_only AS ro")
+	if err != nil || row.Bool("ro") {
+		return err
+	}
+	second, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go func() { result <- second.Exec(ctx, "SET GLOBAL read_only = 1") }()
+	for {
+		select {
+		case err := <-result:
+			s.release(second)
+			return err
+		case <-time.After(5 * time.Millisecond):
+			if killErr := killOnce(ctx, c); killErr != nil {
+				err := <-result // ends by its context at the latest
+				s.release(second)
+				if err == nil {
+					return nil
+				}
+				return fmt.Errorf("%w (while setting read_only: %w)", killErr, err)
+			}
+		}
+	}
+}
+
+// session is a row of the process list.
+type session struct {
+	id      uint64
+	stream  bool
+	waiting bool
+}
+
+func sessions(ctx context.Context, c *effectConn) ([]session, error) {
+	rows, err := c.Query(ctx, clients)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]session, len(rows))
+	for i := range rows {
+		out[i] = session{id: rows[i].Uint("id"), stream: rows[i].Bool("stream"),
+			waiting: strings.HasPrefix(rows[i].String("state"), waitingForAck)}
+	}
+	return out, nil
+}
+
+func anyWaits(list []session) bool {
+	for _, x := range list {
+		if x.waiting {
+			return true
+		}
+	}
+	return false
+}
+
+// killOnce kills every client, and streams too if no commit waits.
+func killOnce(ctx context.Context, c *effectConn) error {
+	list, err := sessions(ctx, c)
+	if err != nil {
+		return err
+	}
+	waits := anyWaits(list)
+	for _, x := range list {
+		if x.stream && waits {
+			continue
+		}
+		if err := kill(ctx, c.Conn, x.id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// killUntil kills again and again until the sessions that are left satisfy enough.
+func killUntil(ctx context.Context, c *effectConn, enough func(left []session) bool) error {
+	for {
+		if err := killOnce(ctx, c); err != nil {
+			return err
+		}
+		left, err := sessions(ctx, c)
+		if err != nil {
+			return err
+		}
+		if enough(left) {
+			return nil
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return fmt.Errorf("%s: %d sessions do not end: %w", c.target.Label(), len(left), err)
+		}
+	}
+}

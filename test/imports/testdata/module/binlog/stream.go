@@ -1,0 +1,3 @@
+package binlog
+
+import _ "github.com/repld/repld/health"

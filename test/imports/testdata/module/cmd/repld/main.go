@@ -1,0 +1,5 @@
+package main
+
+import _ "github.com/repld/repld/internal/app"
+
+func main() {}

@@ -1,0 +1,5 @@
+package failover
+
+import "log/slog"
+
+func more() { slog.Info("deciding") }

@@ -1,0 +1,3 @@
+package failover
+
+import _ "net/http"

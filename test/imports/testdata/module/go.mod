@@ -1,0 +1,3 @@
+module github.com/repld/repld
+
+go 1.26

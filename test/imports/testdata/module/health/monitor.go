@@ -1,0 +1,8 @@
+package health
+
+import (
+	_ "database/sql"
+	"time"
+)
+
+func Watch() { time.Sleep(Limit) }

@@ -1,0 +1,6 @@
+package app
+
+import (
+	_ "github.com/repld/repld/internal/mysql"
+	_ "github.com/repld/repld/internal/provision"
+)

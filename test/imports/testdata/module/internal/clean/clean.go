@@ -1,0 +1,3 @@
+package clean
+
+const A = 1

@@ -1,0 +1,3 @@
+package fault
+
+import _ "github.com/repld/repld/topology"

@@ -1,0 +1,7 @@
+package mysql
+
+import (
+	_ "database/sql"
+
+	_ "github.com/repld/repld/failover"
+)

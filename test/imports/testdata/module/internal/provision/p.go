@@ -1,0 +1,3 @@
+package provision
+
+import _ "github.com/repld/repld/internal/mysql"

@@ -1,0 +1,7 @@
+package kit
+
+import (
+	_ "database/sql"
+
+	_ "github.com/repld/repld/internal/app"
+)

@@ -1,0 +1,175 @@
+package topology
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+)
+
+// SetDurabilityState journals what was, or is about to be, arranged on the
+// master.
+type SetDurabilityState struct {
+	Cluster string
+	State   DurabilityState
+	At      time.Time
+}
+
+func (c SetDurabilityState) cluster() string  { return c.Cluster }
+func (c SetDurabilityState) structural() bool { return false }
+func (c SetDurabilityState) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	if cl.Intent != nil && c.State == DurabilityDegraded {
+		return fmt.Errorf("cluster %q cannot degrade: %w", c.Cluster, ErrIntentOpen)
+	}
+	cl.DurabilityState, cl.DurabilitySince = c.State, c.At
+	return nil
+}
+
+// NoteSeen remembers the highest transaction seen from the recorded master. It
+// never goes back, and never leaves the lineage.
+type NoteSeen struct {
+	Cluster string
+	GTID    gtid.GTID
+}
+
+func (c NoteSeen) cluster() string  { return c.Cluster }
+func (c NoteSeen) structural() bool { return false }
+func (c NoteSeen) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	if cl.Lineage.Has(c.GTID) && c.GTID.Seq > cl.MasterSeen.Seq {
+		cl.MasterSeen = c.GTID
+	}
+	return nil
+}
+
+// MarkFenced records that a former master was seen read-only, with no writer.
+type MarkFenced struct{ Cluster, Server string }
+
+func (c MarkFenced) cluster() string  { return c.Cluster }
+func (c MarkFenced) structural() bool { return true }
+func (c MarkFenced) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.MustFence = false })
+}
+
+// MarkStarted records that slaves whose IO threads repld had stopped were seen
+// streaming again.
+type MarkStarted struct {
+	Cluster string
+	Servers []string
+}
+
+func (c MarkStarted) cluster() string  { return c.Cluster }
+func (c MarkStarted) structural() bool { return false }
+func (c MarkStarted) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Servers {
+		cl.Stopped = without(cl.Stopped, name)
+	}
+	return nil
+}
+
+// MarkExamined records that a server which was unreachable during the last
+// failover has been examined and holds nothing that the new master lacks.
+type MarkExamined struct{ Cluster, Server string }
+
+func (c MarkExamined) cluster() string  { return c.Cluster }
+func (c MarkExamined) structural() bool { return false }
+func (c MarkExamined) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
+		if cl.Broken != nil {
+			cl.Broken.Unseen = without(cl.Broken.Unseen, c.Server)
+		}
+	})
+}
+
+// MarkDiverged keeps a server out because of its extra transactions, or lets
+// it in again (none).
+type MarkDiverged struct {
+	Cluster, Server string
+	Extra           []gtid.GTID
+}
+
+func (c MarkDiverged) cluster() string  { return c.Cluster }
+func (c MarkDiverged) structural() bool { return true }
+func (c MarkDiverged) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		s.Diverged = c.Extra
+		if cl.Broken != nil && len(c.Extra) == 0 && cl.Broken.Master == c.Server {
+			cl.Broken = nil
+		}
+	})
+}
+
+// MarkJoining records that a server is, or is no longer, being set up or
+// re-seeded.
+type MarkJoining struct {
+	Cluster, Server string
+	Joining         bool
+}
+
+func (c MarkJoining) cluster() string  { return c.Cluster }
+func (c MarkJoining) structural() bool { return true }
+func (c MarkJoining) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.Joining = c.Joining })
+}
+
+// SetPause stops automatic action until a time (zero: without limit), or lets
+// it go on, which also acknowledges a block_window.
+type SetPause struct {
+	Cluster string
+	Paused  bool
+	Until   time.Time
+	At      time.Time
+}
+
+func (c SetPause) cluster() string  { return c.Cluster }
+func (c SetPause) structural() bool { return false }
+func (c SetPause) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	cl.Paused, cl.PausedUntil = c.Paused, c.Until
+	if !c.Paused {
+		cl.Acknowledged = c.At
+	}
+	return nil
+}
+
+// RequireConfirmation switches automatic action off until a person confirms
+// what is recorded (a rebuilt or older state file); "" confirms.
+type RequireConfirmation struct{ Cluster, Why string }
+
+func (c RequireConfirmation) cluster() string  { return c.Cluster }
+func (c RequireConfirmation) structural() bool { return false }
+func (c RequireConfirmation) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	cl.ConfirmNeeded = c.Why
+	return nil
+}
+
+func (st *State) server(cluster, name string, change func(*Cluster, *Server)) error {
+	cl, err := st.find(cluster)
+	if err != nil {
+		return err
+	}
+	s := cl.Servers[name]
+	if s == nil {
+		return fmt.Errorf("server %q: %w", name, ErrNoServer)
+	}
+	change(cl, s)
+	return nil
+}
