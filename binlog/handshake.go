@@ -122,7 +122,11 @@ func (l *link) dump(after gtid.Position, noWait bool, keep uint32) (*dump, error
 	}
 	// From here on go-mysql's connection is not read again: see wire. What is
 	// inside of it is the socket, or the TLS session over it.
-	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence), crc: l.crc, keep: keep}, nil
+	pace := paceBusy
+	if noWait {
+		pace = 0
+	}
+	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence, pace), crc: l.crc, keep: keep}, nil
 }
 
 // register shows the stream in SHOW SLAVE HOSTS.
