@@ -31,9 +31,6 @@ type AdoptResult struct {
 	Slaves     []topology.Server
 }
 
-// StepAttach is the step that makes a slave follow by GTID over TLS.
-const StepAttach = "attach"
-
 // Adopt takes over a running replication set-up without copying data: it
 // configures the master as InitMaster does, and then, one after another, its
 // slaves, which are moved to GTID, verified TLS and repld's replication account.
