@@ -204,9 +204,6 @@ type Server struct {
 	// CAFile is the authority, in the server's own file system, by which a slave
 	// on this server verifies its source.
 	CAFile string `json:"ca_file,omitempty"`
-	// CAPEM is the authority that the server's own certificate is verified by, as
-	// PEM: repld's own one, or the user's.
-	CAPEM string `json:"ca_pem,omitempty"`
 	// CertFile and KeyFile are the client pair for that connection, if any.
 	CertFile string `json:"cert_file,omitempty"`
 	KeyFile  string `json:"key_file,omitempty"`

@@ -173,3 +173,15 @@ func (st *State) server(cluster, name string, change func(*Cluster, *Server)) er
 	change(cl, s)
 	return nil
 }
+
+// OweStart journals that a slave's threads are to be started by repld although
+// somebody else stopped them: a person asked for it.
+type OweStart struct{ Cluster, Server string }
+
+func (c OweStart) cluster() string  { return c.Cluster }
+func (c OweStart) structural() bool { return false }
+func (c OweStart) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		cl.Stopped = append(without(cl.Stopped, s.Name), s.Name)
+	})
+}

@@ -3,14 +3,11 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/repld/repld/failover"
+	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/internal/provision"
 	"github.com/repld/repld/topology"
@@ -20,7 +17,9 @@ import (
 // the loop can attach it. What the server alone has is lost by that: the caller
 // has saved it.
 type reseeder interface {
-	reseed(ctx context.Context, cluster, server string, progress provision.ProgressFunc) error
+	reseed(ctx context.Context, cluster, server string, p api.Progress) error
+	// endpoint is how a server is entered by the account for copies.
+	endpoint(cluster string, s topology.Server) (provision.Endpoint, error)
 }
 
 // rejoiner brings a former master with extra transactions back, or keeps it out.
@@ -80,7 +79,7 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 		return r.g.store.Apply(topology.MarkDiverged{Cluster: c.Name, Server: server, Extra: extra})
 	}
 	r.g.log.Warn("a former master's unacknowledged transactions are undone", logServer, server, "extra", joinGTIDs(extra), "saved", index.Dir)
-	err = step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server) })
+	err = step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server, nil) })
 	if err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	if c.Broken != nil && c.Broken.Master == server {
 		fork = c.Broken.Fork
 	}
-	from, err := endpoint(r.dataDir, c.Name, r.g.members, *c.Servers[server])
+	from, err := r.reseed.endpoint(c.Name, *c.Servers[server])
 	if err != nil {
 		return provision.ErrantIndex{}, err
 	}
@@ -106,25 +105,29 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	})
 }
 
-// endpoint is how repld and the programs that it starts enter a server.
-func endpoint(dataDir, cluster string, m *members, s topology.Server) (provision.Endpoint, error) {
-	dir := filepath.Join(dataDir, "authorities")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return provision.Endpoint{}, fmt.Errorf("authority of %s: %w", s.Name, err)
+// discard gives up what a server has alone, saving it first if that was not
+// done before, and re-seeds it.
+func (r *rejoiner) discard(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation, p api.Progress) error {
+	if len(c.Servers[server].Diverged) == 0 {
+		var index provision.ErrantIndex
+		err := step(op, "save_extra", server, func() (err error) {
+			index, err = r.save(ctx, c, server)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(index.Transactions), index.Dir))
 	}
-	file := filepath.Join(dir, cluster+"-"+s.Name+".pem")
-	if err := renameio.WriteFile(file, []byte(s.CAPEM), 0o600); err != nil {
-		return provision.Endpoint{}, fmt.Errorf("authority of %s: %w", s.Name, err)
-	}
-	return provision.Endpoint{Target: m.target(s), CAFile: file}, nil
+	return step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server, p) })
 }
 
 // replace re-seeds the server; meanwhile nothing else touches it.
-func (r *rejoiner) replace(ctx context.Context, cluster, server string) error {
+func (r *rejoiner) replace(ctx context.Context, cluster, server string, p api.Progress) error {
 	if err := r.g.store.Apply(topology.MarkJoining{Cluster: cluster, Server: server, Joining: true}); err != nil {
 		return err
 	}
-	err := r.reseed.reseed(ctx, cluster, server, nil)
+	err := r.reseed.reseed(ctx, cluster, server, p)
 	cmds := []topology.Command{topology.MarkJoining{Cluster: cluster, Server: server}}
 	if err == nil {
 		cmds = append(cmds, topology.MarkDiverged{Cluster: cluster, Server: server})
