@@ -177,6 +177,8 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		add("two_writable", "", "it accepts writes and is not the master")
 	}
 	switch state {
+	case "joining":
+		add("joining", "", "it is being set up or seeded anew")
 	case "unreachable":
 		add("slave_unreachable", "", "%s", reachText(m.sv))
 	case "diverged":

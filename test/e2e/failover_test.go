@@ -52,7 +52,7 @@ func TestMasterKilledUnderLoad(t *testing.T) {
 	if back.Role != "slave" || back.ReadOnly == nil || !*back.ReadOnly || back.TLS == nil || !*back.TLS {
 		t.Errorf("the old master came back as %+v", back)
 	}
-	settle(t, r, l, ledger.OldMaster{ServerID: 1, Opened: killed})
+	settle(t, r, l, ledger.OldMaster{ServerID: 1, Opened: ack.After})
 }
 
 // A21: what a slave has received and not applied is applied before its
