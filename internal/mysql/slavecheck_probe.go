@@ -2,9 +2,6 @@ package mysql
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/repld/repld/internal/gtid"
 )
 
 // Witness is something that is created on a master to be seen on a slave: a
@@ -46,27 +43,6 @@ func (w Witness) There(ctx context.Context, c *Conn) (bool, error) {
 	}
 	row, err := c.QueryRow(ctx, query, args...)
 	return row != nil, err
-}
-
-// SlavePos is where a slave has applied up to.
-func SlavePos(ctx context.Context, c *Conn) (gtid.Position, error) {
-	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.gtid_slave_pos AS p")
-	if err != nil || row == nil {
-		return gtid.Position{}, err
-	}
-	return gtid.ParsePosition(row.String("p"))
-}
-
-// EndOfBinlog is where a server's binary log ends now.
-func EndOfBinlog(ctx context.Context, c *Conn) (BinlogPoint, error) {
-	row, err := c.QueryRow(ctx, "SHOW MASTER STATUS")
-	if err != nil {
-		return BinlogPoint{}, wrap("end of the binary log", err)
-	}
-	if row == nil {
-		return BinlogPoint{}, fmt.Errorf("end of the binary log: %s has none", c.Target().Label())
-	}
-	return BinlogPoint{File: row.String("File"), Pos: row.Uint("Position")}, nil
 }
 
 // Shut closes a server for everybody but privileged accounts, and keeps its
