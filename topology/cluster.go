@@ -46,10 +46,15 @@ type Cluster struct {
 	// a slave of a master that holds nothing but repld's own starts from there.
 	// Nil if unknown.
 	Start *gtid.Position `json:"start,omitempty"`
-	// MasterBinlog is the highest transaction seen from the recorded master
-	// together with the binary log file it stands in; a restarted master that is
-	// behind it has lost data. It is refreshed at changes of topology, not at
-	// each transaction: the monitor's memory is fresher while repld runs.
+	// OpenedAt is when repld last opened the master: a server process that is
+	// younger has restarted since, and its read_only is repld's own doing.
+	OpenedAt time.Time `json:"opened_at,omitzero"`
+	// Stopped names the slaves whose IO thread repld has stopped for an intent
+	// and owes a start. Threads that a person stopped are left alone.
+	Stopped []string `json:"stopped,omitempty"`
+	// MasterSeen is the highest transaction seen from the recorded master; a
+	// restarted master that is behind it has lost data. It is refreshed at
+	// changes of topology, not at each transaction: the monitor's memory is fresher while repld runs.
 	MasterSeen gtid.GTID `json:"master_seen"`
 	// Broken is the evidence of the last loss of a master, kept until its former
 	// master is back or removed: it decides whether transactions that nobody
@@ -199,6 +204,9 @@ type Server struct {
 	// CAFile is the authority, in the server's own file system, by which a slave
 	// on this server verifies its source.
 	CAFile string `json:"ca_file,omitempty"`
+	// CAPEM is the authority that the server's own certificate is verified by, as
+	// PEM: repld's own one, or the user's.
+	CAPEM string `json:"ca_pem,omitempty"`
 	// CertFile and KeyFile are the client pair for that connection, if any.
 	CertFile string `json:"cert_file,omitempty"`
 	KeyFile  string `json:"key_file,omitempty"`
@@ -249,6 +257,7 @@ func (c *Cluster) Clone() *Cluster {
 		d.Servers[name] = &e
 	}
 	d.Intent = c.Intent.Clone()
+	d.Stopped = slices.Clone(c.Stopped)
 	if c.Broken != nil {
 		b := *c.Broken
 		b.Unseen = slices.Clone(c.Broken.Unseen)
