@@ -13,7 +13,6 @@ const (
 	StepTry     = "try_replication"
 	StepCopy    = "copy"
 	StepStartAt = "set_position"
-	StepAttach  = "attach"
 )
 
 // PlanSlave plans init slave. It is pure.
