@@ -215,6 +215,10 @@ func (a *adoption) caughtUp(ctx context.Context, s *session) error {
 	domain := uint32(num(a.master.facts.Value("gtid_domain_id")))
 	wait, done := context.WithTimeout(ctx, s.p.Timeouts.withDefaults().Back)
 	defer done()
+	// The master may have been restarted just now.
+	if err := mysql.Reconnect(wait, s.conn); err != nil {
+		return s.fail("reconnect_failed", "the slave could not be made to connect again", err, "the master is a member; this slave replicates as before")
+	}
 	for {
 		have, err := mysql.SlavePos(wait, s.conn)
 		if err == nil && have.Of(domain).Seq >= want.Of(domain).Seq {
