@@ -81,6 +81,8 @@ func judgeFollows(f Facts, c Context, master Facts) Check {
 		return refuse("set MASTER_DELAY=0 for the time of its adoption", "it is delayed by %s", s.Delay)
 	case c.Pending.Verb == "adopt":
 		return pass("its adoption was begun")
+	case s.IO == "Connecting" && s.SQL == "Yes":
+		return warn("", "its IO thread is connecting (%s): it is made to try again", orWord(s.LastIOError, "no error"))
 	case s.IO != "Yes" || s.SQL != "Yes":
 		return refuse("put its replication right, or set it up anew with replctl init slave", "its threads do not both run: IO %s (%s), SQL %s (%s)", s.IO, orWord(s.LastIOError, "no error"), s.SQL, orWord(s.LastSQLError, "no error"))
 	}
