@@ -171,7 +171,9 @@ func (p *Prober) readFacts(ctx context.Context) error {
 
 // unstick looks whether the session that hung has come free.
 func (p *Prober) unstick(ctx context.Context) error {
-	row, err := p.conn.QueryRow(ctx, "SELECT STATE AS state FROM information_schema.PROCESSLIST WHERE ID = ?", p.stuck)
+	// By the statement too: after a restart the number can be another session's.
+	row, err := p.conn.QueryRow(ctx, "SELECT STATE AS state FROM information_schema.PROCESSLIST WHERE ID = ? AND INFO LIKE ?",
+		p.stuck, "%"+p.facts.Dialect.slaves)
 	if err != nil {
 		return err
 	}
