@@ -300,7 +300,8 @@ func TestCaseA16_TheSlaveStatusHangsAndTheServerIsAlive(t *testing.T) {
 		}
 	}
 	if hung := slave.MustValue(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%SLAVES STATUS%' AND USER = 'repld'"); hung != "1" {
-		t.Errorf("%s sessions hang in the slave status, want one", hung)
+		all, err := slave.Rows(bounded(t), "SELECT * FROM information_schema.PROCESSLIST WHERE USER = 'repld'")
+		t.Errorf("%s sessions hang in the slave status, want one: %v %v", hung, all, err)
 	}
 	t.Logf("says: %s", o.Err)
 	// Effects that do not need the slave status are not held up by the one that hangs.
