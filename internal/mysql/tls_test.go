@@ -182,7 +182,7 @@ func TestWhatAUserReadsWhenAConnectionFails(t *testing.T) {
 		"no such socket":     {Target{Socket: "/nowhere/mysqld.sock"}, health.ReachUnreachable, "unreachable", 0, "no such file"},
 		"a mail server":      {Target{Address: stranger(t, "220 mail.example ESMTP\r\n")}, health.ReachForeign, "not_mysql", 0, "220 mail.example ESMTP"},
 		"a shell server":     {Target{Address: stranger(t, "SSH-2.0-OpenSSH_9.2\r\n")}, health.ReachForeign, "not_mysql", 0, "SSH-2.0-OpenSSH_9.2"},
-		"a malformed packet": {Target{Address: stranger(t, "\x05\x00\x00\x00\x0aabcd")}, health.ReachForeign, "not_mysql", 0, "greeting"},
+		"a malformed packet": {Target{Address: stranger(t, "\x05\x00\x00\x00\x0aabcd")}, health.ReachForeign, "not_mysql", 0, "greets"},
 		"a web server":       {Target{Address: stranger(t, "")}, health.ReachTimeout, "timeout", 0, "speak first"},
 	} {
 		t.Run(name, func(t *testing.T) {
