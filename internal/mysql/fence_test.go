@@ -228,3 +228,24 @@ func TestAnUnansweredStatementIsKilledBeforeTheNextVerb(t *testing.T) {
 	}
 	n.must(lock.Check(bounded(t)))
 }
+
+// TestTheEndOfTheLastStreamCanAnswerOK is why a fence leaves the streams alone
+// while commits wait.
+func TestTheEndOfTheLastStreamCanAnswerOK(t *testing.T) {
+	n := rig(t, 2)
+	master, slave := n[0], n[1]
+	master.lead()
+	slave.follow(master, true)
+	master.must(master.server.Arm(bounded(t), time.Hour))
+	master.until("armed", func(o health.Observation) bool { return o.SemiSync.MasterOn && o.SemiSync.Clients == 1 })
+	slave.must(slave.Freeze())
+	master.MustExec(t, "SET GLOBAL rpl_semi_sync_master_wait_no_slave = OFF")
+	told := master.writers(1, 100)
+	master.until("waiting", func(o health.Observation) bool { return o.SemiSync.Waiting == 1 })
+	id := master.MustValue(t, "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")
+	master.MustExec(t, "KILL "+id)
+	if told() != 1 {
+		t.Error("it was not told OK")
+	}
+	slave.must(slave.Thaw())
+}
