@@ -59,14 +59,24 @@ func (d *decider) ackerNames() []string {
 }
 
 // startedAgain lists the slaves that repld owed a start and that stream again.
+// One that streams because the order to stop has not reached it yet is still
+// owed the start: the order may be running, or wait on a server that froze.
+// Attaching is what settles that: it ends repld's older statements first.
 func (d *decider) startedAgain() []string {
 	var out []string
 	for _, name := range d.c.Stopped {
-		if d.streams(name) {
+		if d.streams(name) && d.attachedSince(name) {
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// attachedSince tells whether the last effect on a server was a successful
+// attachment and the server was observed after it.
+func (d *decider) attachedSince(name string) bool {
+	e, sv := d.in.Effects[name], d.v.Servers[name]
+	return e.Running == "" && e.Last == KindAttach && e.Failed == 0 && sv.Last.Sent.After(e.At)
 }
 
 // streams tells whether a server is seen replicating from the master, with
@@ -187,6 +197,8 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, strin
 		return stepAttach, "was stopped by repld"
 	case st.IO == health.ThreadNo && owed && m.pending():
 		return stepWait, ""
+	case owed && d.streams(m.name) && !m.pending() && !d.attachedSince(m.name):
+		return stepAttach, "streams and may still be told to stop"
 	case st.IO == health.ThreadYes && st.SQL == health.ThreadYes && d.acker(m.name) && !m.sv.Last.SemiSync.SlaveOn && !m.pending():
 		return stepAttach, "streams without being an acker"
 	}
