@@ -13,6 +13,7 @@ const (
 	StepTry     = "try_replication"
 	StepCopy    = "copy"
 	StepStartAt = "set_position"
+	StepAttach  = "attach"
 )
 
 // PlanSlave plans init slave. It is pure.
