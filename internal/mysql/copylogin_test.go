@@ -21,7 +21,9 @@ func TestClientProgramsGetAnyPasswordAndShowItNowhere(t *testing.T) {
 	s.MustExec(t, "CREATE USER odd@localhost IDENTIFIED BY "+mysql.QuoteString(password), "GRANT ALL ON *.* TO odd@localhost")
 	login := mysql.ClientLogin{Socket: s.Socket, User: "odd", Password: password}
 	done := make(chan error, 1)
-	go func() { done <- mysql.LoadText(t.Context(), login, strings.NewReader("SELECT SLEEP(2);\nCREATE DATABASE loaded;\n")) }()
+	go func() {
+		done <- mysql.LoadText(t.Context(), login, strings.NewReader("SELECT SLEEP(2);\nCREATE DATABASE loaded;\n"))
+	}()
 	kit.Eventually(t, 5*time.Second, func() error {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range files {
