@@ -14,14 +14,15 @@ import (
 // that it starts reach and enter a server.
 type Endpoint struct {
 	Target mysql.Target
-	// CAFile, CertFile and KeyFile are for the programs; they are needed unless
-	// Target names a socket.
+	// CAFile, or CAPEM as text, is the authority for the programs, and CertFile and
+	// KeyFile the client pair; they are needed unless Target names a socket.
 	CAFile, CertFile, KeyFile string
+	CAPEM                     []byte
 }
 
 func (e Endpoint) login() mysql.ClientLogin {
 	return mysql.ClientLogin{Address: e.Target.Address, Socket: e.Target.Socket, User: e.Target.User, Password: e.Target.Password,
-		CAFile: e.CAFile, CertFile: e.CertFile, KeyFile: e.KeyFile}
+		CAFile: e.CAFile, CAPEM: e.CAPEM, CertFile: e.CertFile, KeyFile: e.KeyFile}
 }
 
 // Progress is how far a copy has come.

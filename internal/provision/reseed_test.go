@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -38,6 +39,11 @@ func TestCaseA23AFormerMasterIsSavedThenSeededAnewAndFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The authority as text does as well as its file.
+	if from.CAPEM, err = os.ReadFile(from.CAFile); err != nil {
+		t.Fatal(err)
+	}
+	from.CAFile = ""
 	x, err := SaveErrant(t.Context(), ErrantRequest{Cluster: "main", Server: "db1", From: from, Fork: parseGTID(t, fork),
 		Has: parseState(t, now.MustValue(t, "SELECT @@gtid_binlog_state")), DataDir: rig.p.DataDir, Now: time.Now()})
 	if err != nil || len(x.Transactions) != 3 || !AllBeforeRestart(x.Transactions) {
