@@ -107,6 +107,37 @@ func TestAdoptTakesOverRunningSlaves(t *testing.T) {
 		}
 		sameRows(t, m, s)
 	}
+	removeSlave(t, p, mem, res, all[1])
+}
+
+// removeSlave takes an adopted slave out again: an ordinary server is left, with
+// its data and without a transaction of its own.
+func removeSlave(t *testing.T, p *Provisioner, mem *memory, res *AdoptResult, s *mariadb.Server) {
+	t.Helper()
+	mem.recordMaster("main", &res.MasterResult)
+	for _, srv := range res.Slaves {
+		mem.clusters["main"].Servers[srv.Name] = &srv
+	}
+	_, err := p.Remove(t.Context(), RemoveRequest{Name: "m", Confirmed: true})
+	wantFault(t, err, fault.Refused, "has_slaves", s.Name)
+	out, err := p.Remove(t.Context(), RemoveRequest{Name: s.Name, PurgeConfig: true, Confirmed: true})
+	if err != nil || len(out.Warnings) > 0 {
+		t.Fatalf("remove: %v, %v", err, out.Warnings)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		"SELECT @@read_only": "0", "SELECT @@have_ssl": "DISABLED", "SELECT COUNT(*) FROM app.t": "2",
+		"SELECT COUNT(*) FROM mysql.user WHERE User LIKE 'repld%'": "0", "SELECT @@gtid_binlog_state REGEXP '0-2-'": "0",
+	} {
+		if v := s.MustValue(t, query); v != want {
+			t.Errorf("%s is %s, want %s", query, v, want)
+		}
+	}
+	if row, err := s.Rows(t.Context(), "SHOW SLAVE STATUS"); err != nil || len(row) > 0 {
+		t.Errorf("it is still a slave: %v %v", row, err)
+	}
 }
 
 func TestAdoptRefusesErrantAndForeignSlaves(t *testing.T) {
