@@ -126,8 +126,9 @@ type SemiSync struct {
 	// wait for one now.
 	Clients int
 	Waiting int
-	// NoTx counts transactions since start that were committed without an ack.
-	NoTx uint64
+	// YesTx and NoTx count the transactions since start that were committed with
+	// and without an ack.
+	YesTx, NoTx uint64
 	// AfterSync is true if the wait point is AFTER_SYNC.
 	AfterSync    bool
 	SlaveEnabled bool

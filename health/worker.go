@@ -173,7 +173,7 @@ func (s *ServerView) foldMaster(prev, obs Observation) {
 		s.NoAckerSince = obs.At
 	}
 	switch {
-	case semi.Waiting == 0 || !obs.BinlogPos.Equal(prev.BinlogPos):
+	case semi.Waiting == 0 || semi.YesTx != prev.SemiSync.YesTx:
 		s.WaitingSince = time.Time{}
 	case s.WaitingSince.IsZero():
 		s.WaitingSince = obs.At

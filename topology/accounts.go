@@ -133,3 +133,42 @@ func (s *Store) readAccounts(tx *bolt.Tx, into map[string]Accounts) error {
 		return nil
 	})
 }
+
+// Pending gives what an interrupted verb had saved about a server before an
+// effect, nil if nothing is pending.
+func (s *Store) Pending(cluster, server string) ([]byte, error) {
+	key, plain := pendingKey(cluster, server), []byte(nil)
+	err := guarded(func() error {
+		return s.db.View(func(tx *bolt.Tx) (err error) {
+			if sealed := tx.Bucket(bucketPending).Get(key); sealed != nil {
+				plain, err = s.keys.open(sealed, string(key))
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pending work on %s: %w", server, err)
+	}
+	return plain, nil
+}
+
+// SavePending keeps, sealed, what a verb must find again after a crash; nil
+// forgets it. It is on disk when it returns.
+func (s *Store) SavePending(cluster, server string, plain []byte) error {
+	key := pendingKey(cluster, server)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(bucketPending)
+		if plain == nil {
+			return b.Delete(key)
+		}
+		sealed, err := s.keys.seal(plain, string(key))
+		if err != nil {
+			return err
+		}
+		return b.Put(key, sealed)
+	})
+}
+
+func pendingKey(cluster, server string) []byte { return []byte(cluster + "/" + server) }

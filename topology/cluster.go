@@ -42,10 +42,19 @@ type Cluster struct {
 	// Floor is the position that whoever is promoted must contain: the first
 	// transaction point of the present era, and whatever was promised since.
 	Floor gtid.GTID `json:"floor"`
-	// MasterBinlog is the highest transaction seen from the recorded master
-	// together with the binary log file it stands in; a restarted master that is
-	// behind it has lost data. It is refreshed at changes of topology, not at
-	// each transaction: the monitor's memory is fresher while repld runs.
+	// Start is the first master's position just before repld's first transaction:
+	// a slave of a master that holds nothing but repld's own starts from there.
+	// Nil if unknown.
+	Start *gtid.Position `json:"start,omitempty"`
+	// OpenedAt is when repld last opened the master: a server process that is
+	// younger has restarted since, and its read_only is repld's own doing.
+	OpenedAt time.Time `json:"opened_at,omitzero"`
+	// Stopped names the slaves whose IO thread repld has stopped for an intent
+	// and owes a start. Threads that a person stopped are left alone.
+	Stopped []string `json:"stopped,omitempty"`
+	// MasterSeen is the highest transaction seen from the recorded master; a
+	// restarted master that is behind it has lost data. It is refreshed at
+	// changes of topology, not at each transaction: the monitor's memory is fresher while repld runs.
 	MasterSeen gtid.GTID `json:"master_seen"`
 	// Broken is the evidence of the last loss of a master, kept until its former
 	// master is back or removed: it decides whether transactions that nobody
@@ -245,6 +254,7 @@ func (c *Cluster) Clone() *Cluster {
 		d.Servers[name] = &e
 	}
 	d.Intent = c.Intent.Clone()
+	d.Stopped = slices.Clone(c.Stopped)
 	if c.Broken != nil {
 		b := *c.Broken
 		b.Unseen = slices.Clone(c.Broken.Unseen)

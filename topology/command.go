@@ -3,6 +3,7 @@ package topology
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,6 +35,32 @@ type Command interface {
 	// structural is true for changes after which a verified backup is due:
 	// servers, masters, epochs; not for the phases of an intent.
 	structural() bool
+}
+
+// Apply gives the state after all of the commands, or an error; the receiver
+// stays as it was, and the two share what did not change.
+func (st *State) Apply(cmds ...Command) (*State, error) {
+	next, _, _, err := st.apply(cmds)
+	return next, err
+}
+
+// apply also tells which clusters changed, and whether a backup is due.
+func (st *State) apply(cmds []Command) (next *State, changed map[string]bool, structural bool, err error) {
+	next, changed = &State{Clusters: maps.Clone(st.Clusters)}, map[string]bool{}
+	for _, cmd := range cmds {
+		name := cmd.cluster()
+		if !changed[name] {
+			changed[name] = true
+			if c := next.Clusters[name]; c != nil {
+				next.Clusters[name] = c.Clone()
+			}
+		}
+		if err := cmd.apply(next); err != nil {
+			return nil, nil, false, fmt.Errorf("%T: %w", cmd, err)
+		}
+		structural = structural || cmd.structural()
+	}
+	return next, changed, structural, nil
 }
 
 func (st *State) find(name string) (*Cluster, error) {
@@ -133,6 +160,7 @@ func (c RemoveServer) apply(st *State) error {
 		cl.DurabilityState = DurabilityOff
 	}
 	delete(cl.Servers, c.Name)
+	cl.Stopped = without(cl.Stopped, c.Name)
 	if b := cl.Broken; b != nil {
 		b.Unseen = without(b.Unseen, c.Name)
 		if b.Master == c.Name {
@@ -148,6 +176,9 @@ type FoundEra struct {
 	Cluster, Master string
 	Era             gtid.Era
 	Floor           gtid.GTID
+	// Start is recorded if it is not nil; see [Cluster.Start].
+	Start *gtid.Position
+	At    time.Time
 }
 
 func (c FoundEra) cluster() string  { return c.Cluster }
@@ -164,7 +195,10 @@ func (c FoundEra) apply(st *State) error {
 	if cl.Lineage, err = cl.Lineage.Append(c.Era); err != nil {
 		return err
 	}
-	cl.Epoch, cl.Floor, cl.MasterSeen = c.Era.Epoch, c.Floor, c.Floor
+	cl.Epoch, cl.Floor, cl.MasterSeen, cl.OpenedAt = c.Era.Epoch, c.Floor, c.Floor, c.At
+	if c.Start != nil {
+		cl.Start = c.Start
+	}
 	cl.setMaster(c.Master)
 	return nil
 }
@@ -200,23 +234,14 @@ func (c BeginIntent) apply(st *State) error {
 		return fmt.Errorf("cluster %q, intent %s: %w", c.Cluster, cl.Intent.ID, ErrIntentOpen)
 	}
 	cl.Intent = c.Intent.Clone()
-	return nil
-}
-
-// ChooseCandidate journals whom an intent will open.
-type ChooseCandidate struct{ Cluster, Intent, Candidate string }
-
-func (c ChooseCandidate) cluster() string  { return c.Cluster }
-func (c ChooseCandidate) structural() bool { return false }
-func (c ChooseCandidate) apply(st *State) error {
-	_, in, err := st.intent(c.Cluster, c.Intent)
-	if err != nil {
-		return err
+	if c.Intent.Kind == IntentFailover {
+		// Every IO thread may be stopped from now on; each is owed a start.
+		for _, name := range cl.Names() {
+			if name != cl.Master && !slices.Contains(cl.Stopped, name) {
+				cl.Stopped = append(cl.Stopped, name)
+			}
+		}
 	}
-	if in.Opening != nil && in.Opening.Server != c.Candidate {
-		return fmt.Errorf("intent %s may already have opened %q: %w", in.ID, in.Opening.Server, ErrInconsistent)
-	}
-	in.Candidate = c.Candidate
 	return nil
 }
 
@@ -238,7 +263,7 @@ func (c SendOpening) apply(st *State) error {
 		return fmt.Errorf("intent %s may already have opened %q: %w", in.ID, in.Opening.Server, ErrInconsistent)
 	}
 	o := c.Opening
-	in.Opening, in.Candidate = &o, o.Server
+	in.Opening = &o
 	return nil
 }
 
@@ -253,7 +278,7 @@ func (c WithdrawOpening) apply(st *State) error {
 	if err != nil {
 		return err
 	}
-	in.Opening, in.Candidate = nil, ""
+	in.Opening = nil
 	return nil
 }
 
@@ -280,7 +305,8 @@ func (c RecordOpened) apply(st *State) error {
 	if s == nil {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
-	in.Opened = c.At
+	in.Opened, cl.OpenedAt = c.At, c.At
+	cl.Stopped = without(cl.Stopped, s.Name)
 	cl.DurabilityState, cl.DurabilitySince = DurabilityDegraded, c.At
 	if in.Opening.Armed {
 		cl.DurabilityState = DurabilityArmed
@@ -304,27 +330,6 @@ func (c RecordOpened) apply(st *State) error {
 	return nil
 }
 
-// NoteAsked journals that slaves were ordered to follow the new master.
-type NoteAsked struct {
-	Cluster, Intent string
-	Servers         []string
-}
-
-func (c NoteAsked) cluster() string  { return c.Cluster }
-func (c NoteAsked) structural() bool { return false }
-func (c NoteAsked) apply(st *State) error {
-	_, in, err := st.intent(c.Cluster, c.Intent)
-	if err != nil {
-		return err
-	}
-	for _, s := range c.Servers {
-		if !slices.Contains(in.Asked, s) {
-			in.Asked = append(in.Asked, s)
-		}
-	}
-	return nil
-}
-
 // EndIntent closes an intent. Automatic is true if it was a failover that no
 // person ordered and that opened a new master: block_window counts from At.
 type EndIntent struct {
@@ -340,7 +345,7 @@ func (c EndIntent) apply(st *State) error {
 	if err != nil {
 		return err
 	}
-	if in.Opening != nil && in.Opened.IsZero() {
+	if in.Kind == IntentFailover && in.Opening != nil && in.Opened.IsZero() {
 		return fmt.Errorf("intent %s may have opened %q: %w", in.ID, in.Opening.Server, ErrInconsistent)
 	}
 	if c.Automatic {

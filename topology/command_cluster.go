@@ -58,6 +58,26 @@ func (c MarkFenced) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.MustFence = false })
 }
 
+// MarkStarted records that slaves whose IO threads repld had stopped were seen
+// streaming again.
+type MarkStarted struct {
+	Cluster string
+	Servers []string
+}
+
+func (c MarkStarted) cluster() string  { return c.Cluster }
+func (c MarkStarted) structural() bool { return false }
+func (c MarkStarted) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Servers {
+		cl.Stopped = without(cl.Stopped, name)
+	}
+	return nil
+}
+
 // MarkExamined records that a server which was unreachable during the last
 // failover has been examined and holds nothing that the new master lacks.
 type MarkExamined struct{ Cluster, Server string }
@@ -152,4 +172,16 @@ func (st *State) server(cluster, name string, change func(*Cluster, *Server)) er
 	}
 	change(cl, s)
 	return nil
+}
+
+// OweStart journals that a slave's threads are to be started by repld although
+// somebody else stopped them: a person asked for it.
+type OweStart struct{ Cluster, Server string }
+
+func (c OweStart) cluster() string  { return c.Cluster }
+func (c OweStart) structural() bool { return false }
+func (c OweStart) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		cl.Stopped = append(without(cl.Stopped, s.Name), s.Name)
+	})
 }

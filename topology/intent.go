@@ -30,8 +30,6 @@ type Intent struct {
 	// a failover, the same epoch for a reopening.
 	Epoch     uint64 `json:"epoch"`
 	OldMaster string `json:"old_master"`
-	// Candidate is who will be opened; "" until it is chosen.
-	Candidate string `json:"candidate,omitempty"`
 	// To is the server that a person asked for; "" lets repld choose.
 	To string `json:"to,omitempty"`
 	// Manual is true if a person ordered it: block_window does not hold it back.
@@ -48,11 +46,9 @@ type Intent struct {
 	// Opening is set before the first opening statement is sent and never
 	// cleared but by the intent's end: from then on the candidate may be open.
 	Opening *Opening `json:"opening,omitempty"`
-	// Opened is set once the candidate was seen open; Repointing then goes on.
+	// Opened is set once the candidate was seen open; the others are then
+	// re-pointed.
 	Opened time.Time `json:"opened,omitzero"`
-	// Asked names the slaves that were ordered to follow the new master, so that
-	// each gets its order once and the intent can end.
-	Asked []string `json:"asked,omitempty"`
 }
 
 // Opening is an opening statement that was, or may have been, sent.
@@ -62,12 +58,15 @@ type Opening struct {
 	// Applied is its position before the opening: the new era begins right
 	// after it.
 	Applied gtid.GTID `json:"applied"`
-	// ServerClock is the deadline after which the statement can no longer open
-	// the server, on the server's own clock; Deadline is the same on repld's.
-	ServerClock string    `json:"server_clock,omitempty"`
-	Deadline    time.Time `json:"deadline"`
+	// Deadline is the time on repld's clock after which the statement cannot open
+	// the server any more. (The statement itself carries one on the server's
+	// clock.)
+	Deadline time.Time `json:"deadline"`
 	// Armed tells whether commits wait for an acker from the first one on.
 	Armed bool `json:"armed"`
+	// Sent is when it was journaled; only an observation that began later says
+	// anything about it.
+	Sent time.Time `json:"sent"`
 }
 
 // Clone is a deep copy.
@@ -80,7 +79,6 @@ func (in *Intent) Clone() *Intent {
 		o := *in.Opening
 		c.Opening = &o
 	}
-	c.Asked = slices.Clone(in.Asked)
 	return &c
 }
 
@@ -156,7 +154,8 @@ func (o *Operation) Clone() *Operation {
 // Account is one of the accounts that repld made for a cluster. The password
 // is encrypted at rest.
 type Account struct {
-	// Purpose is "repld" (the daemon's own) or "replication" (the slaves').
+	// Purpose is "repld" (the daemon's own), "replication" (the slaves') or "copy"
+	// (used only while data is copied from one server to another).
 	Purpose  string `json:"purpose"`
 	User     string `json:"user"`
 	Password string `json:"password"`
@@ -169,6 +168,7 @@ type Accounts map[string]Account
 const (
 	AccountRepld       = "repld"
 	AccountReplication = "replication"
+	AccountCopy        = "copy"
 )
 
 // Clone is a copy.

@@ -22,6 +22,7 @@ var (
 	bucketClusters   = []byte("clusters")
 	bucketAccounts   = []byte("accounts")
 	bucketOperations = []byte("operations")
+	bucketPending    = []byte("pending")
 
 	keyVersion  = []byte("version")
 	keyInstance = []byte("instance")
@@ -135,6 +136,9 @@ func (s *Store) load(fresh bool) error {
 			return fmt.Errorf("its format is %q, this repld reads %q: %w", v, formatVersion, ErrDamaged)
 		}
 		s.instance = string(meta.Get(keyInstance))
+		if tx.Bucket(bucketPending) == nil {
+			return fmt.Errorf("no pending bucket: %w", ErrDamaged)
+		}
 		if err := readClusters(tx, state); err != nil {
 			return err
 		}
@@ -157,7 +161,7 @@ func (s *Store) create() error {
 		return err
 	}
 	return s.db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketMeta, bucketClusters, bucketAccounts, bucketOperations} {
+		for _, name := range [][]byte{bucketMeta, bucketClusters, bucketAccounts, bucketOperations, bucketPending} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}
@@ -207,23 +211,11 @@ func (s *Store) Clusters() []string {
 func (s *Store) Apply(cmds ...Command) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := &State{Clusters: maps.Clone(s.state.Load().Clusters)}
-	changed := map[string]bool{}
-	structural := false
-	for _, cmd := range cmds {
-		name := cmd.cluster()
-		if !changed[name] {
-			changed[name] = true
-			if c := next.Clusters[name]; c != nil {
-				next.Clusters[name] = c.Clone()
-			}
-		}
-		if err := cmd.apply(next); err != nil {
-			return fmt.Errorf("%T: %w", cmd, err)
-		}
-		structural = structural || cmd.structural()
+	next, changed, structural, err := s.state.Load().apply(cmds)
+	if err != nil {
+		return err
 	}
-	err := s.update(func(tx *bolt.Tx) error { return writeClusters(tx, next, changed) })
+	err = s.update(func(tx *bolt.Tx) error { return writeClusters(tx, next, changed) })
 	if err != nil {
 		return err
 	}

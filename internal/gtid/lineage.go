@@ -57,6 +57,12 @@ func (l Lineage) Domain() uint32 {
 // Has tells whether g lies on the lineage: it was written by the master of the
 // era that its sequence number falls into, or before the first era. The zero
 // GTID (nothing yet) does.
+//
+// Has can only tell what the identifiers tell: if a server became master again,
+// and its earlier dead tail had reached beyond the first sequence number of its
+// new era, two transactions of one name exist, and both are taken for the
+// cluster's own. What tells them apart is the state of the binary log, which
+// then lacks the transactions of the eras between.
 func (l Lineage) Has(g GTID) bool {
 	if g.IsZero() {
 		return true

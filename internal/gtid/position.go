@@ -1,6 +1,9 @@
 package gtid
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Position is where a server stands in each domain: the last transaction of
 // the domain, as in @@gtid_slave_pos, @@gtid_binlog_pos and Gtid_IO_Pos. The
@@ -100,4 +103,16 @@ func (g *GTID) UnmarshalText(b []byte) error {
 	}
 	*g = q
 	return nil
+}
+
+// With is p after g: g is the last transaction of its domain, whatever stood
+// there before.
+func (p Position) With(g GTID) Position {
+	if g.IsZero() {
+		return p
+	}
+	q := Position{last: make(map[uint32]GTID, len(p.last)+1)}
+	maps.Copy(q.last, p.last)
+	q.last[g.Domain] = g
+	return q
 }

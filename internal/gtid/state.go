@@ -12,8 +12,8 @@ type State struct {
 	high map[pair]uint64
 }
 
-// ParseState reads @@gtid_binlog_state's notation. A pair given twice keeps its
-// highest sequence number, as the server does when it reads such a list.
+// ParseState reads @@gtid_binlog_state's notation. A pair given twice, which no
+// server prints, keeps its highest sequence number.
 func ParseState(s string) (State, error) {
 	list, err := parseList(s)
 	if err != nil {
@@ -47,7 +47,9 @@ func (s State) List() []GTID {
 	return list
 }
 
-// String prints the state in MariaDB's notation.
+// String prints the state in MariaDB's notation. The server prints the last
+// transaction written in each domain last; here it is the highest, which is the
+// same unless a server without gtid_strict_mode went out of order.
 func (s State) String() string { return printList(s.List()) }
 
 // IsEmpty tells whether the log never held a transaction.

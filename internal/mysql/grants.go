@@ -24,6 +24,7 @@ func DaemonGrants() []Grant {
 		{[]string{"REPLICATION SLAVE ADMIN"}, "*.*", "start, stop and re-point slaves, gtid_slave_pos, semi-sync as a slave"},
 		{[]string{"REPLICATION MASTER ADMIN"}, "*.*", "semi-sync as a master"},
 		{[]string{"SLAVE MONITOR"}, "*.*", "slave status and relay log positions"},
+		{[]string{"BINLOG MONITOR"}, "*.*", "find a former master's extra transactions in its binary log"},
 		{[]string{"REPLICATION SLAVE"}, "*.*", "the binary log stream, the second witness of a master's life"},
 		{[]string{"RELOAD"}, "*.*", "RESET SLAVE ALL asks for it"},
 		{[]string{"SUPER"}, "*.*", "switch the event scheduler off at fencing: no lesser privilege can"},

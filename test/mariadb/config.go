@@ -3,6 +3,7 @@ package mariadb
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -61,7 +62,7 @@ func (s *Server) copy(ctx context.Context, template string) error {
 	if len(s.Socket) > 107 {
 		return fmt.Errorf("path of the socket is too long for the system: %s", s.Socket)
 	}
-	if err := os.MkdirAll(s.ConfigDir, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(s.ConfigDir, 0o755), os.Mkdir(s.tmpDir(), 0o755)); err != nil {
 		return err
 	}
 	out, err := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", template, s.DataDir).CombinedOutput()
@@ -87,6 +88,8 @@ func (s *Server) myCnf() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# The server's own settings.\n[mariadbd]\n")
 	fmt.Fprintf(&b, "datadir=%s\nsocket=%s\npid-file=%s\nlog-error=%s\n", s.DataDir, s.Socket, s.PidFile, s.LogFile)
+	// Servers that share a tmpdir remove each other's temporary tables on start.
+	fmt.Fprintf(&b, "tmpdir=%s\n", s.tmpDir())
 	fmt.Fprintf(&b, "port=%d\nbind-address=%s\n", s.Port, s.opts.Bind)
 	for _, lines := range [][]string{smallServer[:], s.opts.Config} {
 		for _, line := range lines {
@@ -109,6 +112,8 @@ func (s *Server) argv() []string {
 	}
 	return append(argv, s.opts.Args...)
 }
+
+func (s *Server) tmpDir() string { return filepath.Join(s.Dir, "tmp") }
 
 func (s *Server) restartScript() string { return filepath.Join(s.Dir, "restart") }
 

@@ -38,8 +38,9 @@ type Kit struct {
 type binaries struct{ server, install, admin string }
 
 // NewKit makes a kit with a folder of its own inside dir, or inside the system's
-// temporary directory if dir is empty. It fails if MariaDB's server or client
-// programs are not installed. Close it.
+// temporary directory if dir is empty. The servers' account must be able to enter
+// dir, and its path must be short, since that of a socket is limited. NewKit
+// fails if MariaDB's server or client programs are not installed. Close the kit.
 func NewKit(dir string) (*Kit, error) {
 	bin, err := findBinaries()
 	if err != nil {

@@ -52,6 +52,24 @@ func TestAServerIsPlainAndReachable(t *testing.T) {
 	}
 }
 
+func TestEachExecHasASessionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{})
+	s.MustExec(t, "SET sql_log_bin=0", "SET @mine=1")
+	conn, err := s.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var left string
+	if err := conn.QueryRowContext(t.Context(), "SELECT CONCAT(@@sql_log_bin+0, ' ', COALESCE(@mine, '-'))").Scan(&left); err != nil || left != "1 -" {
+		t.Errorf("the next session has %q (%v)", left, err)
+	}
+	if got := s.MustValue(t, "SELECT CONCAT(@@sql_log_bin+0, ' ', COALESCE(@mine, '-'))"); got != "1 -" {
+		t.Errorf("the pool has %q", got)
+	}
+}
+
 func TestAnonymousAccountsAreThereIfWanted(t *testing.T) {
 	t.Parallel()
 	s := Start(t, Options{Anonymous: true})
@@ -81,6 +99,28 @@ func TestConfigArgsAndDropInsTakeEffect(t *testing.T) {
 	}
 	if _, err := k.Start(t.Context(), Options{Name: "blue"}); err == nil {
 		t.Error("two servers of one name were made")
+	}
+}
+
+func TestAServerBehindAPrefixIsHandledAsAnyOther(t *testing.T) {
+	t.Parallel()
+	s := Start(t, Options{Prefix: []string{"nice", "-n", "3"}})
+	if err := errors.Join(s.Freeze(), s.Thaw(), s.Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(s.RestartCommand()[0]).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	if f := strings.Fields(rest); len(f) < 17 || f[16] != "3" {
+		t.Errorf("the prefix is lost: %s", stat)
+	}
+	if err := s.Kill(); err != nil || s.Running() {
+		t.Error(err)
 	}
 }
 
@@ -207,7 +247,7 @@ func TestTheRestartScriptRestartsAsAServiceManager(t *testing.T) {
 
 func TestCloseLeavesNothing(t *testing.T) {
 	t.Parallel()
-	k, err := NewKit(t.TempDir())
+	k, err := NewKit(folder(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,13 +276,14 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 func TestNothingIsLeftWhenTheTestProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := folder(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), "REPLD_KIT_TEST_DIR="+dir)
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +324,25 @@ func beKilled(dir string) int {
 	fmt.Println(k.Dir, servers[0].marker(), servers[1].marker())
 	time.Sleep(time.Minute)
 	return 1
+}
+
+// folder is one that the servers' account may enter, unlike t.TempDir's, and
+// with a short name: the path of a socket is limited.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kit-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func assertNothingLeft(t *testing.T, dir string, markers ...string) {

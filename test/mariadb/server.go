@@ -41,9 +41,10 @@ type Server struct {
 	kit  *Kit
 	opts Options
 
-	mu   sync.Mutex
-	proc *child
-	db   *sql.DB
+	mu       sync.Mutex
+	proc     *child
+	db       *sql.DB
+	sessions *sql.DB
 }
 
 func newServer(k *Kit, opts Options) *Server {
@@ -174,12 +175,14 @@ func (s *Server) Thaw() error { return s.signal(syscall.SIGCONT) }
 // until the kit is closed.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	db := s.db
-	s.db = nil
+	pools := []*sql.DB{s.db, s.sessions}
+	s.db, s.sessions = nil, nil
 	s.mu.Unlock()
-	if db != nil {
-		// It fails when the server was killed before; there is nothing to lose.
-		_ = db.Close()
+	for _, db := range pools {
+		if db != nil {
+			// It fails when the server was killed before; there is nothing to lose.
+			_ = db.Close()
+		}
 	}
 	return s.Kill()
 }

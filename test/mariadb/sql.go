@@ -17,12 +17,34 @@ const statementTimeout = 30 * time.Second
 var ErrNoRow = errors.New("no row")
 
 // DB is a pool of connections of the administrator by the server's socket. It
-// belongs to the server and is closed with it.
+// belongs to the server and is closed with it. Statements that change their
+// session belong on a [Server.Conn].
 func (s *Server) DB() (*sql.DB, error) {
+	return s.pool(&s.db, 2)
+}
+
+// Conn is one connection of the administrator, for statements that belong to
+// one session. Close it; the session ends with it.
+func (s *Server) Conn(ctx context.Context) (*sql.Conn, error) {
+	// No idle connections: a variable set in one session must not be found in
+	// the next.
+	db, err := s.pool(&s.sessions, -1)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("server %s: connect: %w", s.Name, err)
+	}
+	return conn, nil
+}
+
+// pool opens a pool once.
+func (s *Server) pool(db **sql.DB, idle int) (*sql.DB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.db != nil {
-		return s.db, nil
+	if *db != nil {
+		return *db, nil
 	}
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = s.AdminUser, s.AdminPassword, "unix", s.Socket
@@ -34,23 +56,9 @@ func (s *Server) DB() (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server %s: connect: %w", s.Name, err)
 	}
-	s.db = sql.OpenDB(connector)
-	s.db.SetMaxIdleConns(2)
-	return s.db, nil
-}
-
-// Conn is one connection of the administrator, for statements that belong to
-// one session. Close it.
-func (s *Server) Conn(ctx context.Context) (*sql.Conn, error) {
-	db, err := s.DB()
-	if err != nil {
-		return nil, err
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("server %s: connect: %w", s.Name, err)
-	}
-	return conn, nil
+	*db = sql.OpenDB(connector)
+	(*db).SetMaxIdleConns(idle)
+	return *db, nil
 }
 
 func (s *Server) ping(ctx context.Context) error {
@@ -60,7 +68,7 @@ func (s *Server) ping(ctx context.Context) error {
 	return err
 }
 
-// Exec runs statements one after the other, on one connection.
+// Exec runs statements one after the other in a session of their own.
 func (s *Server) Exec(ctx context.Context, statements ...string) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()

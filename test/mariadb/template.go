@@ -66,10 +66,13 @@ func (k *Kit) template(ctx context.Context, anonymous bool) (string, error) {
 
 // install makes a fresh data directory with the administrator in it.
 func (k *Kit) install(ctx context.Context, data string, anonymous bool) error {
-	if err := os.Mkdir(data, 0o700); err != nil {
+	tmp := data + ".tmp"
+	if err := errors.Join(os.Mkdir(data, 0o700), os.Mkdir(tmp, 0o700)); err != nil {
 		return err
 	}
-	options := []string{"--no-defaults", "--datadir=" + data}
+	// A server that starts removes all temporary tables from its tmpdir, also
+	// those of another server, so that no two may share one.
+	options := []string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + tmp}
 	for _, o := range smallServer {
 		options = append(options, "--"+o)
 	}

@@ -66,7 +66,7 @@ func Eventually(t TB, timeout time.Duration, check func() error) {
 	}
 }
 
-// MustExec runs statements on one connection as the administrator.
+// MustExec runs statements as the administrator, in a session of their own.
 func (s *Server) MustExec(t TB, statements ...string) {
 	t.Helper()
 	if err := s.Exec(context.Background(), statements...); err != nil {

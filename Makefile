@@ -1,0 +1,43 @@
+# repld: build, check and test. Needs Go, make and git; what else the tests
+# need, scripts/deps.sh installs.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+.PHONY: build deps check test demo bench
+
+VERSION ?= $(shell git describe --tags --dirty --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || echo dev)
+COMMIT  ?= $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
+DATE    ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null | grep . || echo unknown)
+
+pkg     := github.com/repld/repld/internal/version
+ldflags := -s -w -X $(pkg).Version=$(VERSION) -X $(pkg).Commit=$(COMMIT) -X $(pkg).Date=$(DATE)
+
+# Packages whose tests run at the same time. Most of them start servers, which
+# want a core each.
+TEST_PARALLEL ?= 2
+TEST_TIMEOUT  ?= 15m
+
+build: ## static bin/repld and bin/replctl
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/repld ./cmd/replctl
+
+deps: ## install what the tests and the demo need and this machine lacks
+	scripts/deps.sh
+
+check: ## format, vet, staticcheck, direction of imports, go.mod
+	@echo 'gofmt'; files=$$(gofmt -l $$(git ls-files -co --exclude-standard -- '*.go')); \
+		if [ -n "$$files" ]; then echo "not formatted, run gofmt -w on:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+	go test ./test/imports
+	go mod tidy -diff
+	@echo 'make check: passed'
+
+test: deps ## all tests, on real servers, with the race detector
+	go test -race -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
+	@echo 'make test: passed'
+
+demo: deps build ## the main job, live: set-up, failover, rejoin, comparison
+	go run ./test/demo
+
+bench: deps build ## the benchmarks of docs/performance.md
+	go run ./test/bench

@@ -1,0 +1,125 @@
+package failover
+
+import (
+	"time"
+
+	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// Kind is what an action does.
+type Kind string
+
+// The kinds of action. Those with effects run one at a time on each server.
+const (
+	// KindWait does nothing: look again when something changes, at the latest
+	// after RecheckIn.
+	KindWait Kind = "wait"
+	// KindJournal only journals.
+	KindJournal Kind = "journal"
+	// KindBegin journals Intent, to which the loop gives its ID.
+	KindBegin Kind = "begin"
+	// KindProbe observes Servers anew.
+	KindProbe Kind = "probe"
+
+	KindStopIO   Kind = "stop_io"
+	KindDrain    Kind = "drain_relay_log"
+	KindFetch    Kind = "fetch"
+	KindEndFetch Kind = "end_fetch"
+	KindDetach   Kind = "detach"
+	KindArm      Kind = "arm"
+	KindDisarm   Kind = "disarm"
+	KindOpen     Kind = "open"
+	KindFence    Kind = "fence"
+	KindAttach   Kind = "attach"
+	KindAnnounce Kind = "announce"
+	// KindRejoin hands a former master with extra transactions to the rejoiner.
+	KindRejoin Kind = "rejoin"
+)
+
+// Action is the one next thing to do. The order is fixed: what Journal holds is
+// on disk before the effect begins.
+type Action struct {
+	Kind    Kind
+	Servers []string
+	Journal []topology.Command
+	Intent  *topology.Intent
+	// Attach says how, by server, for KindAttach.
+	Attach map[string]Follow
+	// From is the source of KindFetch.
+	From string
+	// Extra are the transactions that only the server of KindRejoin has.
+	Extra []gtid.GTID
+	// Ends is how the open intent ended, if Journal ends it.
+	Ends topology.Result
+	// Opening is set for KindOpen and for the journal of its success.
+	Unseen []string
+	// RecheckIn is when time alone could change the decision; 0: never.
+	RecheckIn time.Duration
+	// Why gives the facts behind the action, with measured values.
+	Why []string
+	// Blocked lists the rules that hold back what is called for.
+	Blocked []Problem
+}
+
+// Follow is how a server is made a slave.
+type Follow struct {
+	Source  string
+	Acker   bool
+	StartAt *gtid.Position
+}
+
+// Effect is what the loop knows of effects on one server.
+type Effect struct {
+	// Running is the kind under way, "" if none.
+	Running Kind
+	// Last is the latest one that ended, Failed how often in a row it failed, At
+	// when it ended and Err how.
+	Last   Kind
+	Failed int
+	At     time.Time
+	Err    string
+}
+
+// Order is a person's order to fail over.
+type Order struct {
+	// To is the wanted new master, "" for the best one.
+	To string
+}
+
+// Input is everything that Decide may look at.
+type Input struct {
+	View    *health.View
+	Verdict health.Verdict
+	// Effects by server.
+	Effects map[string]Effect
+	Policy  Policy
+	// Order is a person's order that has not become an intent yet.
+	Order *Order
+	// Announced is the epoch and durability that repld.cluster was last seen or
+	// written with; see [Announcement].
+	Announced string
+}
+
+// Durations of rules that are not the user's to set.
+const (
+	// openWithin is how long an opening statement may take effect.
+	openWithin = time.Second
+	// openSlack is added before an unanswered opening is taken for void.
+	openSlack = 2500 * time.Millisecond
+	// freshProbe is how old the last look at the old master may be at the point
+	// of no return.
+	freshProbe = 60 * time.Millisecond
+	// stuckAfter is how long a SQL thread may stand still while it has work.
+	stuckAfter = 10 * time.Second
+	// repointFor is how long a failover waits for the others to follow before it
+	// ends and leaves them to the ordinary care.
+	repointFor = 10 * time.Second
+	// nudgeAfter is how long commits may wait without progress although an acker
+	// is connected before repld writes a transaction of its own.
+	nudgeAfter = time.Second
+	// retryFirst and retryMost bound the pause before a failed effect is tried again.
+	retryFirst = 200 * time.Millisecond
+	retryMost  = 10 * time.Second
+)

@@ -1,0 +1,267 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repld/repld/health"
+	"github.com/repld/repld/topology"
+)
+
+// Assess reports on a cluster by the rules that Decide follows: what status
+// shows can never differ from what a failover would do.
+func Assess(in Input) Report {
+	d := newDecider(in)
+	r := Report{Servers: map[string]ServerReport{}}
+	if d.c.Master == "" {
+		r.Health = NoMaster
+		return r
+	}
+	next := d.decide()
+	r.Ackers = d.activeAckers()
+	for _, name := range d.c.Names() {
+		r.Servers[name] = d.assessServer(name)
+		r.Problems = append(r.Problems, r.Servers[name].Problems...)
+	}
+	r.Problems = append(next.Blocked, append(d.clusterProblems(), r.Problems...)...)
+	r.Forecast = d.forecast()
+	r.Health = d.health(next, r)
+	return r
+}
+
+// activeAckers lists the servers that acknowledge the master's commits now.
+func (d *decider) activeAckers() []string {
+	var out []string
+	for _, name := range d.c.Names() {
+		if d.acker(name) && d.streams(name) && d.v.Servers[name].Last.SemiSync.SlaveOn {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// health is the cluster's one word.
+func (d *decider) health(next Action, r Report) Health {
+	in, mv := d.c.Intent, d.v.Servers[d.c.Master]
+	writable := mv.Reachable() && !mv.Last.ReadOnly
+	switch {
+	case in != nil && in.Opened.IsZero() && holdsBack(next.Blocked):
+		return Blocked
+	case in != nil && in.Opened.IsZero():
+		return FailingOver
+	case holdsBack(next.Blocked):
+		return Blocked
+	case !writable && d.in.Verdict.State != health.StateVetoed && !(mv != nil && mv.Last.Reach == health.ReachUnkind):
+		return NoMaster
+	case in != nil:
+		return FailingOver
+	case len(r.Problems) > 0:
+		return Degraded
+	}
+	return Healthy
+}
+
+// holdsBack tells whether a rule holds back what is called for; manual mode and
+// a pause are a person's will, not a rule.
+func holdsBack(ps []Problem) bool {
+	for _, p := range ps {
+		if p.Code != "manual_mode" && p.Code != "paused" {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterProblems are those of no single slave.
+func (d *decider) clusterProblems() []Problem {
+	var ps []Problem
+	add := func(code, do, format string, args ...any) {
+		ps = append(ps, Problem{Code: code, Server: d.c.Master, Text: fmt.Sprintf(format, args...), Do: do})
+	}
+	mv := d.v.Servers[d.c.Master]
+	switch v := d.in.Verdict; v.State {
+	case health.StateAlive:
+		if mv.Last.Reach == health.ReachUnkind {
+			add("master_unkind", "", "the master is alive and refuses repld with error %d: %s", mv.Last.Errno, mv.Last.Err)
+		}
+	case health.StateUnknown:
+		add("master_unknown", "", "the master has not been observed yet")
+	default:
+		add("master_"+string(v.State), "", "the master is %s since %v: %s", v.State, v.Since.Format(time.TimeOnly), reachText(mv))
+	}
+	alive := mv.Reachable() && !mv.Last.ReadOnly
+	if d.c.Durability == topology.SemiSync && d.c.DurabilityState != topology.DurabilityArmed && alive {
+		ps = append(ps, Problem{Code: "durability_" + string(d.c.DurabilityState),
+			Text: "commits do not wait for an acker although durability is " + string(d.c.Durability)})
+	}
+	if alive && !d.anyCandidate() {
+		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave"})
+	}
+	if d.paused() {
+		ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused", Do: "replctl resume"})
+	}
+	return ps
+}
+
+// assessServer is what the rules say of one server.
+func (d *decider) assessServer(name string) ServerReport {
+	if name == d.c.Master {
+		return d.assessMaster()
+	}
+	m := d.member(name)
+	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m)}
+	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
+		if master := d.bound(); d.c.Lineage.Contains(master, m.applied) {
+			n := master.Seq - m.applied.Seq
+			if now := mv.LastOK.BinlogPos.Of(d.domain); mv.Reachable() && now.Seq > master.Seq {
+				n = now.Seq - m.applied.Seq
+			}
+			r.LagTransactions = &n
+		}
+	}
+	r.Problems = d.serverProblems(m, r.State)
+	return r
+}
+
+func (d *decider) assessMaster() ServerReport {
+	mv := d.v.Servers[d.c.Master]
+	zero := uint64(0)
+	r := ServerReport{State: "unreachable"}
+	switch {
+	case mv.Reachable() && !mv.Last.ReadOnly:
+		r.State, r.LagTransactions = "writable", &zero
+	case mv.Reachable():
+		r.State = "stopped"
+	}
+	return r
+}
+
+// slaveState is the contract's word for a slave.
+func (d *decider) slaveState(m *member) string {
+	st := m.sv.Last.Slave
+	switch {
+	case m.s.Joining:
+		return "joining"
+	case !m.sv.Reachable():
+		return "unreachable"
+	case len(m.s.Diverged) > 0 || len(d.errant(m.name)) > 0:
+		return "diverged"
+	case !m.sv.Last.ReadOnly:
+		return "writable"
+	case st == nil:
+		return "stopped"
+	case st.SQLErrno != 0 || st.IOErrno != 0 && st.IO == health.ThreadNo:
+		return "broken"
+	case st.IO == health.ThreadNo || st.SQL == health.ThreadNo:
+		return "stopped"
+	case st.IO == health.ThreadConnecting:
+		return "broken"
+	case m.sv.LagApplied != nil && *m.sv.LagApplied > d.p.MaxLag:
+		return "lagging"
+	case m.sv.LagApplied != nil && *m.sv.LagApplied > time.Second:
+		return "catching_up"
+	}
+	return "streaming"
+}
+
+// serverProblems are those of one slave that make the cluster degraded.
+func (d *decider) serverProblems(m *member, state string) []Problem {
+	var ps []Problem
+	add := func(code, do, format string, args ...any) {
+		ps = append(ps, Problem{Code: code, Server: m.name, Text: fmt.Sprintf(format, args...), Do: do})
+	}
+	if m.s.MustFence {
+		add("must_fence", "", "it was the master and has not been made read-only yet: it is fenced at first contact")
+	}
+	if m.sv.Reachable() && !m.sv.Last.ReadOnly && !m.s.Joining {
+		add("two_writable", "", "it accepts writes and is not the master")
+	}
+	switch state {
+	case "joining":
+		add("joining", "", "it is being set up or seeded anew")
+	case "unreachable":
+		add("slave_unreachable", "", "%s", reachText(m.sv))
+	case "diverged":
+		extra := m.s.Diverged
+		if len(extra) == 0 {
+			extra = d.errant(m.name)
+		}
+		add("diverged", "replctl history", "it has transactions that the cluster does not have: %s", printGTIDs(extra))
+	case "stopped", "broken":
+		d.threadProblems(m, add)
+	}
+	return ps
+}
+
+func (d *decider) threadProblems(m *member, add func(code, do, format string, args ...any)) {
+	st := m.sv.Last.Slave
+	if st == nil {
+		add("not_a_slave", "", "it replicates from nobody")
+		return
+	}
+	source := d.sourceOf(st)
+	switch {
+	case st.SQLErrno != 0:
+		add("slave_sql_error", "", "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
+	case st.IOErrno != 0:
+		add("slave_io_error", "", "its IO thread is %q: error %d: %s", st.IO, st.IOErrno, st.IOError)
+	case source == "":
+		add("foreign_source", "", "it replicates from %s:%d, which is no member", st.SourceHost, st.SourcePort)
+	case st.IO == health.ThreadConnecting:
+		add("slave_connecting", "", "its IO thread is connecting to %s", source)
+	case st.IO == health.ThreadNo:
+		add("slave_io_stopped", "", "its IO thread was stopped and reports no error")
+	default:
+		add("slave_sql_stopped", "", "its SQL thread was stopped and reports no error")
+	}
+}
+
+// forecast says what would happen if the master died now.
+func (d *decider) forecast() Forecast {
+	ms := d.members(d.c.Master)
+	var f Forecast
+	best := d.mostReceived(ms)
+	probe := &topology.Intent{Kind: topology.IntentFailover, OldMaster: d.c.Master, Begun: d.v.Started, Symptom: d.now,
+		Bound: d.bound(), Armed: d.c.DurabilityState == topology.DurabilityArmed}
+	for _, m := range ms {
+		if d.couldHoldMore(probe, m, best) {
+			f.Blocked = append(f.Blocked, Problem{Code: "acker_unreachable", Server: m.name,
+				Text: m.name + " may hold acknowledged transactions that nobody else has"})
+		}
+	}
+	list := promotable(ms)
+	if len(list) == 0 {
+		f.Blocked = append(f.Blocked, Problem{Code: "no_candidate", Text: "nobody could be promoted"})
+		for _, m := range ms {
+			f.Blocked = append(f.Blocked, m.because...)
+		}
+		return f
+	}
+	f.Candidate = list[0].name
+	if late := d.tooFarBehind(probe, list[0]); late != nil {
+		f.Blocked = append(f.Blocked, *late)
+	}
+	if best != nil && best.stuck(d.now) && best.received.Seq > list[0].applied.Seq {
+		f.Blocked = append(f.Blocked, Problem{Code: "sql_stuck", Server: best.name, Text: best.name + " holds transactions that it does not apply"})
+	}
+	f.AtRisk = d.atRisk(best)
+	return f
+}
+
+// atRisk counts the acknowledged transactions that nobody but the master has.
+func (d *decider) atRisk(best *member) *uint64 {
+	zero := uint64(0)
+	if d.c.DurabilityState == topology.DurabilityArmed {
+		return &zero
+	}
+	mv := d.v.Servers[d.c.Master]
+	if best == nil || mv == nil || mv.LastOK.Reach != health.ReachOK {
+		return nil
+	}
+	has := mv.LastOK.BinlogPos.Of(d.domain)
+	if !d.c.Lineage.Contains(has, best.received) {
+		return &zero
+	}
+	n := has.Seq - best.received.Seq
+	return &n
+}

@@ -1,0 +1,268 @@
+package failover
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// member is a slave as the failover sees it: what it holds, what it has
+// applied, and why it could not be promoted.
+type member struct {
+	name   string
+	s      *topology.Server
+	sv     *health.ServerView
+	effect Effect
+	// received is the last transaction that it has fetched, by any means; known
+	// is false while that cannot be told (a restarted slave with a kept relay log).
+	received gtid.GTID
+	known    bool
+	applied  gtid.GTID
+	// because are the reasons against promoting it, empty if it is promotable.
+	because []Problem
+}
+
+// pending tells whether it holds transactions that it has not applied.
+func (m *member) pending() bool { return m.received.Seq > m.applied.Seq }
+
+// members evaluates every server but the given one, in order of names.
+func (d *decider) members(except string) []*member {
+	var out []*member
+	for _, name := range d.c.Names() {
+		if name == except {
+			continue
+		}
+		out = append(out, d.member(name))
+	}
+	return out
+}
+
+func (d *decider) member(name string) *member {
+	m := &member{name: name, s: d.c.Servers[name], sv: d.v.Servers[name], effect: d.in.Effects[name]}
+	if m.sv == nil {
+		m.sv = &health.ServerView{}
+	}
+	m.positions(d.domain)
+	m.because = d.against(m)
+	return m
+}
+
+// positions reads what the server has. Gtid_IO_Pos tells what was received in
+// this run of the server; gtid_slave_pos what is applied. A detached server's
+// binary log tells both.
+func (m *member) positions(domain uint32) {
+	o := m.sv.LastOK
+	m.applied = o.SlavePos.Of(domain)
+	if o.Slave == nil || m.applied.IsZero() {
+		if b := o.BinlogPos.Of(domain); b.Seq > m.applied.Seq {
+			m.applied = b
+		}
+	}
+	m.received, m.known = m.applied, true
+	if o.Slave == nil {
+		return
+	}
+	io := o.Slave.Received.Of(domain)
+	switch {
+	case io.Seq > m.received.Seq:
+		m.received = io
+	case io.IsZero() && !m.drained():
+		m.known = relayEmpty(o.Slave)
+	}
+}
+
+// relayEmpty tells whether a stopped slave's relay log provably holds nothing
+// that is not executed.
+func relayEmpty(st *health.SlaveStatus) bool {
+	return st.UsingGTID != "No" && st.SourceLogFile == "" && st.ExecLogFile == ""
+}
+
+// drained tells whether a drain by file and position has applied the whole
+// relay log.
+func (m *member) drained() bool {
+	st := m.sv.LastOK.Slave
+	return st != nil && st.UsingGTID == "No" && st.IO == health.ThreadNo && st.SQL == health.ThreadYes &&
+		strings.HasPrefix(st.SQLState, "Slave has read all relay log")
+}
+
+// stuck tells whether the SQL thread has work and can not, or does not, do it.
+func (m *member) stuck(now time.Time) bool {
+	st := m.sv.LastOK.Slave
+	if st == nil || !m.pending() && m.known {
+		return false
+	}
+	if st.SQLErrno != 0 || (st.SQL == health.ThreadNo && m.known) {
+		return true
+	}
+	return !m.sv.Applied.IsZero() && now.Sub(m.sv.Applied) >= stuckAfter
+}
+
+// neverTexts explains the recorded reasons of [topology.Server.NeverPromotable].
+var neverTexts = map[string]string{
+	"promotion_never": "its promotion preference is never",
+	"delayed":         "it is delayed on purpose",
+	"filtered":        "it replicates only some schemas",
+	"skip_errors":     "it skips replication errors and may have drifted",
+	"joining":         "it is still being set up",
+	"diverged":        "it has transactions that the cluster does not have",
+}
+
+// against lists every reason not to promote a server.
+func (d *decider) against(m *member) []Problem {
+	var out []Problem
+	add := func(code, format string, args ...any) {
+		out = append(out, Problem{Code: code, Server: m.name, Text: fmt.Sprintf(format, args...)})
+	}
+	for _, code := range m.s.NeverPromotable() {
+		add(code, "%s", neverTexts[code])
+	}
+	if !m.sv.Reachable() {
+		add("unreachable", "repld cannot reach it: %s", reachText(m.sv))
+		if m.sv.LastOK.Reach != health.ReachOK {
+			return out
+		}
+	}
+	o := m.sv.LastOK
+	if !o.LogBin {
+		add("no_binlog", "log_bin is off")
+	}
+	if !o.LogSlaveUpdates {
+		add("no_log_slave_updates", "log_slave_updates is off: nobody could follow it")
+	}
+	if skip := strings.ToUpper(o.SkipErrors); skip != "" && skip != "OFF" && m.s.SkipErrors == "" {
+		add("skip_errors", "slave_skip_errors is %s", o.SkipErrors)
+	}
+	if st := o.Slave; st != nil {
+		if st.Filtered && len(m.s.ReplicateDoDB) == 0 {
+			add("filtered", "a replication filter is set")
+		}
+		if st.Delay > 0 && m.s.Delay == 0 {
+			add("delayed", "it is delayed by %v", st.Delay)
+		}
+		if st.SQLErrno != 0 {
+			add("sql_error", "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
+		}
+	}
+	if !d.c.Lineage.Has(m.applied) || !d.c.Lineage.Has(m.received) {
+		add("errant", "its position %s is off the cluster's lineage", m.received)
+	} else if extra := d.errant(m.name); len(extra) > 0 {
+		add("errant", "it has transactions of its own: %s", printGTIDs(extra))
+	}
+	return out
+}
+
+// errant lists what a server's binary log holds and the master's does not; nil
+// if the master was not observed after it.
+func (d *decider) errant(name string) []gtid.GTID {
+	sv, mv := d.v.Servers[name], d.v.Servers[d.c.Master]
+	if name == d.c.Master || sv == nil || mv == nil || sv.LastOK.Reach != health.ReachOK || mv.LastOK.Reach != health.ReachOK {
+		return nil
+	}
+	if !mv.LastOK.Sent.After(sv.LastOK.At) {
+		// The master may have written more since; compare again when it was
+		// observed after the slave, unless nothing of the master is missing.
+		if d.c.Lineage.Contains(mv.LastOK.BinlogPos.Of(d.domain), sv.LastOK.BinlogPos.Of(d.domain)) {
+			return beyond(sv.LastOK.BinlogState, mv.LastOK.BinlogState)
+		}
+		return d.offLineage(sv.LastOK.BinlogState)
+	}
+	return beyond(sv.LastOK.BinlogState, mv.LastOK.BinlogState)
+}
+
+func beyond(has, other gtid.State) []gtid.GTID {
+	if other.IsEmpty() {
+		return nil
+	}
+	return has.Beyond(other)
+}
+
+// offLineage lists what is provably not the cluster's own.
+func (d *decider) offLineage(st gtid.State) []gtid.GTID {
+	var out []gtid.GTID
+	for _, g := range st.List() {
+		if !d.c.Lineage.Has(g) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// better orders candidates: most received first, then the user's preference,
+// then the name so that the same view gives the same choice.
+func better(a, b *member) int {
+	return cmp.Or(
+		cmp.Compare(b.received.Seq, a.received.Seq),
+		cmp.Compare(a.s.Promotion.Rank(), b.s.Promotion.Rank()),
+		cmp.Compare(a.name, b.name),
+	)
+}
+
+// promotable gives the members without a reason against them, best first.
+func promotable(ms []*member) []*member {
+	var out []*member
+	for _, m := range ms {
+		if len(m.because) == 0 && m.known {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, better)
+	return out
+}
+
+// mostReceived is the reachable member on the lineage that holds most; nil if
+// there is none.
+func (d *decider) mostReceived(ms []*member) *member {
+	var best *member
+	for _, m := range ms {
+		if !m.sv.Reachable() || !m.known || !d.c.Lineage.Has(m.received) {
+			continue
+		}
+		if best == nil || better(m, best) < 0 {
+			best = m
+		}
+	}
+	return best
+}
+
+// acker tells whether a server may acknowledge commits: it could itself be
+// promoted, as far as what is recorded and configured goes.
+func (d *decider) acker(name string) bool {
+	if d.c.Durability == topology.Async {
+		return false
+	}
+	s := d.c.Servers[name]
+	if s == nil || name == d.c.Master || len(s.NeverPromotable()) > 0 {
+		return false
+	}
+	m := d.member(name)
+	for _, p := range m.because {
+		if p.Code != "unreachable" && p.Code != "sql_error" {
+			return false
+		}
+	}
+	return true
+}
+
+func reachText(sv *health.ServerView) string {
+	if sv.Last.Reach == health.ReachUnknown {
+		return "not observed yet"
+	}
+	if sv.Last.Err == "" {
+		return string(sv.Last.Reach)
+	}
+	return fmt.Sprintf("%s, %s", sv.Last.Reach, sv.Last.Err)
+}
+
+func printGTIDs(list []gtid.GTID) string {
+	words := make([]string, len(list))
+	for i, g := range list {
+		words[i] = g.String()
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,231 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repld/repld/health"
+	"github.com/repld/repld/topology"
+)
+
+// Decide says what to do next. It is pure and total: it reads no clock, keeps
+// nothing, and returns one action for every input; called again after the
+// action was carried out and the servers were observed anew, it says the next.
+// So a crash between any two actions is nothing special: the next Decide starts
+// from the journaled intent and from what is observed.
+func Decide(in Input) Action {
+	d := newDecider(in)
+	a := d.decide()
+	if a.Kind == "" {
+		a.Kind = KindWait
+	}
+	return a
+}
+
+// decider holds what the rules look at, for one call of Decide.
+type decider struct {
+	in     Input
+	v      *health.View
+	c      *topology.Cluster
+	p      Policy
+	now    time.Time
+	domain uint32
+}
+
+func newDecider(in Input) *decider {
+	return &decider{
+		in: in, v: in.View, c: in.View.Cluster, p: in.Policy, now: in.View.Now,
+		domain: in.View.Cluster.Lineage.Domain(),
+	}
+}
+
+func (d *decider) decide() Action {
+	switch {
+	case d.c.Master == "":
+		return wait(0, "no master is recorded")
+	case d.c.ConfirmNeeded != "":
+		return d.blocked(Problem{Code: "confirmation_needed", Text: d.c.ConfirmNeeded, Do: "replctl adopt NAME"})
+	}
+	if a, acts := d.fenceStrangers(); acts {
+		return a
+	}
+	if in := d.c.Intent; in != nil {
+		if in.Kind == topology.IntentReopen {
+			return d.reopen(in)
+		}
+		return d.failover(in)
+	}
+	if d.in.Verdict.Lost() {
+		return d.begin(d.in.Verdict.Evidence)
+	}
+	if d.paused() {
+		return wait(0, "paused")
+	}
+	if d.in.Verdict.State != health.StateAlive {
+		return wait(d.in.Verdict.RecheckIn, d.in.Verdict.Evidence...)
+	}
+	mv := d.v.Servers[d.c.Master]
+	if mv.Last.Reach != health.ReachOK {
+		return wait(0, fmt.Sprintf("master %s is alive and unkind: %s", d.c.Master, mv.Last.Err))
+	}
+	if mv.Last.ReadOnly {
+		return d.masterReadOnly(mv)
+	}
+	return d.care(mv)
+}
+
+func wait(recheck time.Duration, why ...string) Action {
+	return Action{Kind: KindWait, RecheckIn: recheck, Why: why}
+}
+
+func (d *decider) blocked(ps ...Problem) Action { return Action{Kind: KindWait, Blocked: ps} }
+
+// paused tells whether automatic action is forbidden now.
+func (d *decider) paused() bool {
+	return d.c.Paused && (d.c.PausedUntil.IsZero() || d.now.Before(d.c.PausedUntil))
+}
+
+// ready tells whether an effect may begin on a server: none is running, and
+// after a failure of the same kind the pause has passed.
+func (d *decider) ready(name string, kind Kind) bool {
+	e := d.in.Effects[name]
+	if e.Running != "" {
+		return false
+	}
+	return e.Last != kind || e.Failed == 0 || d.now.Sub(e.At) >= retryPause(e.Failed)
+}
+
+func retryPause(failed int) time.Duration {
+	pause := retryFirst
+	for range failed - 1 {
+		pause = min(2*pause, retryMost)
+	}
+	return pause
+}
+
+// act is an action on one server, or the wait for its turn.
+func (d *decider) act(kind Kind, name string, why ...string) Action {
+	if !d.ready(name, kind) {
+		e := d.in.Effects[name]
+		if e.Running != "" {
+			return wait(0, fmt.Sprintf("%s is running on %s", e.Running, name))
+		}
+		return wait(retryPause(e.Failed), fmt.Sprintf("%s on %s failed %d times: %s", kind, name, e.Failed, e.Err))
+	}
+	return Action{Kind: kind, Servers: []string{name}, Why: why}
+}
+
+// fenceStrangers closes every server that accepts writes and is not the one
+// that may. It comes before everything else, whatever the verdict. A slave that
+// somebody has promoted by hand while the master is gone is not fenced: that
+// blocks until a person says what is meant.
+func (d *decider) fenceStrangers() (Action, bool) {
+	for _, name := range d.c.Names() {
+		sv, s := d.v.Servers[name], d.c.Servers[name]
+		if name == d.c.Master || s.Joining || !sv.Reachable() {
+			continue
+		}
+		if in := d.c.Intent; in != nil && in.Opening != nil && in.Opening.Server == name {
+			continue
+		}
+		if s.MustFence && d.fenced(name) {
+			return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkFenced{Cluster: d.c.Name, Server: name}}}, true
+		}
+		if sv.Last.ReadOnly && !s.MustFence {
+			continue
+		}
+		if !s.MustFence && d.promotedOutside(name) {
+			return d.blocked(Problem{Code: "changed_outside", Server: name, Do: "replctl adopt " + name,
+				Text: name + " was made writable outside of repld while the master is gone"}), true
+		}
+		if d.ready(name, KindFence) {
+			return Action{Kind: KindFence, Servers: []string{name}, Why: []string{
+				fmt.Sprintf("%s is not the master and read_only is %v (must fence: %v)", name, sv.Last.ReadOnly, s.MustFence)}}, true
+		}
+	}
+	return Action{}, false
+}
+
+// fenced tells whether a fencing succeeded and the server was seen read-only
+// after it.
+func (d *decider) fenced(name string) bool {
+	e, sv := d.in.Effects[name], d.v.Servers[name]
+	return e.Running == "" && e.Last == KindFence && e.Failed == 0 && sv.Last.ReadOnly && sv.Last.At.After(e.At)
+}
+
+// promotedOutside tells whether a writable server looks like a promotion made
+// by hand: it is nobody's slave, and the recorded master does not accept writes.
+func (d *decider) promotedOutside(name string) bool {
+	mv := d.v.Servers[d.c.Master]
+	return d.v.Servers[name].Last.Slave == nil && !(mv.Reachable() && !mv.Last.ReadOnly)
+}
+
+// begin journals a failover, or says which rule holds it back.
+func (d *decider) begin(why []string) Action {
+	if ps := d.beginRules(); len(ps) > 0 {
+		a := d.blocked(ps...)
+		a.Why, a.RecheckIn = why, d.windowLeft()
+		return a
+	}
+	mv := d.v.Servers[d.c.Master]
+	in := &topology.Intent{
+		Kind: topology.IntentFailover, Epoch: d.c.Epoch + 1, OldMaster: d.c.Master,
+		Symptom: d.in.Verdict.Since, Begun: d.now, Bound: d.bound(), ArmedSeen: mv.ArmedAt,
+	}
+	if in.Symptom.IsZero() {
+		in.Symptom = d.now
+	}
+	in.Armed = d.armedAt(in.Symptom)
+	if d.in.Order != nil {
+		in.Manual, in.To = true, d.in.Order.To
+	}
+	return Action{Kind: KindBegin, Intent: in, Why: why}
+}
+
+// armedAt tells whether the master is known to have waited for an acker with
+// every commit until the given moment.
+func (d *decider) armedAt(t time.Time) bool {
+	mv := d.v.Servers[d.c.Master]
+	return d.c.Durability != topology.Async && d.c.DurabilityState == topology.DurabilityArmed &&
+		!mv.ArmedAt.IsZero() && t.Sub(mv.ArmedAt) <= d.p.ServerTimeout
+}
+
+// beginRules are the rules for beginning a failover of a lost master.
+func (d *decider) beginRules() []Problem {
+	var ps []Problem
+	if d.in.Order == nil {
+		switch {
+		case d.paused():
+			ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
+		case !d.p.Automatic:
+			ps = append(ps, Problem{Code: "manual_mode", Text: "failover.mode is manual", Do: "replctl failover"})
+		case d.windowLeft() > 0:
+			ps = append(ps, Problem{Code: "block_window", Do: "replctl failover",
+				Text: fmt.Sprintf("the last automatic failover was %v ago, failover.block_window is %v",
+					d.now.Sub(d.c.LastFailover).Round(time.Second), d.p.BlockWindow)})
+		}
+	}
+	if len(ps) == 0 && !d.anyCandidate() {
+		ps = append(ps, Problem{Code: "no_candidate", Text: "no reachable server could be promoted"})
+	}
+	return ps
+}
+
+func (d *decider) windowLeft() time.Duration {
+	last := d.c.LastFailover
+	if last.IsZero() || d.p.BlockWindow == 0 || d.c.Acknowledged.After(last) {
+		return 0
+	}
+	return max(0, d.p.BlockWindow-d.now.Sub(last))
+}
+
+// anyCandidate tells whether a failover could lead anywhere: without a server
+// that is reachable and may be promoted it would only stop threads.
+func (d *decider) anyCandidate() bool {
+	for _, m := range d.members(d.c.Master) {
+		if m.sv.Reachable() && len(m.because) == 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,300 @@
+package failover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// announceKey is where [Input.Effects] keeps the writing of repld.cluster,
+// which may wait for an acker and must not hold up anything else.
+const announceKey = ""
+
+// care is the ordinary work while the master is alive and open: let slaves
+// follow, let former masters in, keep durability, announce.
+func (d *decider) care(mv *health.ServerView) Action {
+	if list := d.startedAgain(); len(list) > 0 {
+		return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkStarted{Cluster: d.c.Name, Servers: list}}}
+	}
+	if a, acts := d.durability(mv); acts {
+		return a
+	}
+	if a, _ := d.followAll(); a.Kind != "" {
+		return a
+	}
+	if a, acts := d.rejoin(); acts {
+		return a
+	}
+	if a, acts := d.examine(); acts {
+		return a
+	}
+	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
+		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
+	}
+	return wait(0, "all is as it should be")
+}
+
+// Announcement is what repld.cluster should say of a cluster, in one word that
+// changes whenever the row has to be written again.
+func Announcement(c *topology.Cluster, ackers []string) string {
+	return fmt.Sprintf("%d/%s/%s/%s/%s", c.Epoch, c.Master, c.Durability, c.DurabilityState, strings.Join(ackers, ","))
+}
+
+func (d *decider) announcement() string { return Announcement(d.c, d.ackerNames()) }
+
+// ackerNames lists the servers that may acknowledge commits.
+func (d *decider) ackerNames() []string {
+	var out []string
+	for _, name := range d.c.Names() {
+		if d.acker(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// startedAgain lists the slaves that repld owed a start and that stream again.
+// One that streams because the order to stop has not reached it yet is still
+// owed the start: the order may be running, or wait on a server that froze.
+// Attaching is what settles that: it ends repld's older statements first.
+func (d *decider) startedAgain() []string {
+	var out []string
+	for _, name := range d.c.Stopped {
+		if d.streams(name) && d.attachedSince(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// attachedSince tells whether the last effect on a server was a successful
+// attachment and the server was observed after it.
+func (d *decider) attachedSince(name string) bool {
+	e, sv := d.in.Effects[name], d.v.Servers[name]
+	return e.Running == "" && e.Last == KindAttach && e.Failed == 0 && sv.Last.Sent.After(e.At)
+}
+
+// streams tells whether a server is seen replicating from the master, with
+// both threads.
+func (d *decider) streams(name string) bool {
+	sv := d.v.Servers[name]
+	if !sv.Reachable() || sv.Last.Slave == nil {
+		return false
+	}
+	st := sv.Last.Slave
+	return d.sourceOf(st) == d.c.Master && st.IO == health.ThreadYes && st.SQL == health.ThreadYes
+}
+
+// sourceOf names the member that a slave is configured to read from, "" if it
+// is none.
+func (d *decider) sourceOf(st *health.SlaveStatus) string {
+	for _, name := range d.c.Names() {
+		if host, port := splitAddress(d.c.Servers[name].Address); host == st.SourceHost && port == st.SourcePort {
+			return name
+		}
+	}
+	return ""
+}
+
+// followAll lets every server that should and can follow the master do so, in
+// one action; else it lists who does not follow yet and could.
+func (d *decider) followAll() (Action, []string) {
+	follow, waiting := map[string]Follow{}, []string(nil)
+	var drain, why []string
+	for _, m := range d.members(d.c.Master) {
+		step, reason := d.following(m)
+		switch step {
+		case stepNone:
+			continue
+		case stepWait:
+			waiting = append(waiting, m.name)
+			continue
+		case stepDrain:
+			if d.ready(m.name, KindDrain) {
+				drain = append(drain, m.name)
+			}
+		case stepAttach:
+			if d.ready(m.name, KindAttach) {
+				follow[m.name] = d.follow(m)
+				why = append(why, m.name+" "+reason)
+			}
+		}
+		waiting = append(waiting, m.name)
+	}
+	switch {
+	case len(follow) > 0:
+		names := make([]string, 0, len(follow))
+		for name := range follow {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return Action{Kind: KindAttach, Servers: names, Attach: follow, Why: why}, waiting
+	case len(drain) > 0:
+		return Action{Kind: KindDrain, Servers: drain, Why: []string{"restarted slaves apply the relay log that they kept"}}, waiting
+	}
+	return Action{}, waiting
+}
+
+// step is what a member needs to follow the master.
+type step int
+
+const (
+	stepNone   step = iota // nothing, or nothing that repld may do
+	stepWait               // it is on its way
+	stepDrain              // its relay log has to be applied first
+	stepAttach             // it is to be attached
+)
+
+// following judges one member. Nothing is started on a server whose relay log
+// may be the only place of a transaction, nothing that a person stopped, and
+// nothing that has diverged.
+func (d *decider) following(m *member) (step, string) {
+	if !m.sv.Reachable() || m.s.Joining || len(m.s.Diverged) > 0 || m.s.MustFence || !m.sv.Last.ReadOnly {
+		return stepNone, ""
+	}
+	if d.in.Effects[m.name].Running != "" {
+		return stepWait, ""
+	}
+	if d.member(d.c.Master).sv.LastOK.Sent.Before(m.sv.LastOK.At) && m.sv.Last.Slave == nil {
+		// Whether it diverged is known when the master was observed after it.
+		return stepWait, ""
+	}
+	if len(d.errant(m.name)) > 0 {
+		return stepNone, ""
+	}
+	st := m.sv.Last.Slave
+	if st == nil {
+		return stepAttach, "is nobody's slave"
+	}
+	return d.followingSlave(m, st)
+}
+
+func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, string) {
+	source := d.sourceOf(st)
+	owed := slices.Contains(d.c.Stopped, m.name)
+	restarted := st.IO == health.ThreadNo && st.Received.Of(d.domain).IsZero() && st.IOErrno == 0
+	switch {
+	case st.SQLErrno != 0:
+		return stepNone, ""
+	case source == "" && !owed:
+		return stepNone, "" // somebody pointed it elsewhere: reported, left alone
+	case restarted && !m.drained() && !m.known:
+		return stepDrain, ""
+	case st.UsingGTID == "No" && !m.drained():
+		return stepWait, ""
+	case source != d.c.Master && m.pending():
+		return stepWait, "" // applies what it received from the old master
+	case source != d.c.Master:
+		return stepAttach, "follows " + cmpOr(source, st.SourceHost)
+	case restarted:
+		return stepAttach, "restarted"
+	case st.IO == health.ThreadNo && owed && st.SQL == health.ThreadYes && !m.pending():
+		return stepAttach, "was stopped by repld"
+	case st.IO == health.ThreadNo && owed && m.pending():
+		return stepWait, ""
+	case owed && d.streams(m.name) && !m.pending() && !d.attachedSince(m.name):
+		return stepAttach, "streams and may still be told to stop"
+	case st.IO == health.ThreadYes && st.SQL == health.ThreadYes && d.acker(m.name) && !m.sv.Last.SemiSync.SlaveOn && !m.pending():
+		return stepAttach, "streams without being an acker"
+	}
+	return stepNone, ""
+}
+
+// follow is how a member is attached to the master.
+func (d *decider) follow(m *member) Follow {
+	f := Follow{Source: d.c.Master, Acker: d.acker(m.name)}
+	if m.sv.Last.Slave == nil && m.applied != m.sv.Last.SlavePos.Of(d.domain) {
+		at := gtid.At(m.applied)
+		f.StartAt = &at
+	}
+	return f
+}
+
+// rejoin hands detached servers with extra transactions to the rejoiner.
+func (d *decider) rejoin() (Action, bool) {
+	for _, name := range d.c.Names() {
+		s, sv := d.c.Servers[name], d.v.Servers[name]
+		if name == d.c.Master || s.Joining || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
+			continue
+		}
+		extra := d.errant(name)
+		if len(extra) == 0 || !d.ready(name, KindRejoin) {
+			continue
+		}
+		return Action{Kind: KindRejoin, Servers: []string{name}, Extra: extra,
+			Why: []string{fmt.Sprintf("%s has transactions that the cluster does not have: %s", name, printGTIDs(extra))}}, true
+	}
+	return Action{}, false
+}
+
+// examine strikes servers off the list of those that could not be asked during
+// the last failover, once they stream and hold nothing extra.
+func (d *decider) examine() (Action, bool) {
+	if d.c.Broken == nil {
+		return Action{}, false
+	}
+	for _, name := range d.c.Broken.Unseen {
+		if d.streams(name) && len(d.errant(name)) == 0 {
+			return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkExamined{Cluster: d.c.Name, Server: name}}}, true
+		}
+	}
+	return Action{}, false
+}
+
+// masterReadOnly is the recorded master that answers and accepts no writes. If
+// its process is younger than its opening it restarted, and is opened again
+// unless it lost data; otherwise a person closed it, which is left alone.
+func (d *decider) masterReadOnly(mv *health.ServerView) Action {
+	if !mv.Last.Started.After(d.c.OpenedAt.Add(-2 * time.Second)) {
+		return d.blocked(Problem{Code: "master_read_only", Server: d.c.Master,
+			Text: d.c.Master + " accepts no writes although it did not restart: somebody set read_only"})
+	}
+	ms := d.members(d.c.Master)
+	if lost := d.behind(mv, ms); lost != "" {
+		return d.begin([]string{"the master restarted and has lost data: " + lost})
+	}
+	for _, m := range ms {
+		if d.acker(m.name) && (!m.sv.Reachable() || !m.known) && d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
+			return wait(retryFirst, fmt.Sprintf("%s may have received more than the restarted master has: waiting up to %v for it", m.name, d.p.AckTimeout))
+		}
+	}
+	return Action{Kind: KindBegin, Why: []string{"the master restarted, nothing was promoted since, and it has lost nothing"},
+		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
+}
+
+// reopen opens the recorded master again.
+func (d *decider) reopen(in *topology.Intent) Action {
+	name := d.c.Master
+	mv := d.v.Servers[name]
+	end := func(r topology.Result, why string) Action {
+		return Action{Kind: KindJournal, Ends: r, Why: []string{why}, Journal: []topology.Command{
+			topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now}}}
+	}
+	switch {
+	case !in.Opened.IsZero():
+		return end(topology.ResultDone, name+" is open again")
+	case d.in.Verdict.Lost():
+		return end(topology.ResultFailed, "the master was lost again while it was being opened")
+	case in.Opening != nil:
+		return d.confirmOpening(in)
+	case !mv.Reachable() || !mv.Last.Sent.After(in.Begun):
+		return wait(retryFirst, "waiting for a fresh look at "+name)
+	}
+	ms := d.members(name)
+	arm := d.c.Durability != topology.Async && d.ackersExpected(name, ms)
+	if a, acts := d.setArmed(name, arm); acts {
+		return a
+	}
+	a := d.act(KindOpen, name, "the recorded master restarted and lost nothing")
+	if a.Kind == KindOpen {
+		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
+			Server: name, Applied: mv.Last.BinlogPos.Of(d.domain), Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
+		}}}
+	}
+	return a
+}

@@ -1,0 +1,420 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// failover says the next step of an open failover. The stages, in order:
+// revoke, learn what restarted slaves hold, choose, drain, fetch, look at the
+// old master once more, detach, arm, open, re-point.
+func (d *decider) failover(in *topology.Intent) Action {
+	switch {
+	case !in.Opened.IsZero():
+		return d.repoint(in)
+	case in.Opening != nil:
+		return d.confirmOpening(in)
+	}
+	ms := d.members(in.OldMaster)
+	if a, acts := d.masterBack(in, ms); acts {
+		return a
+	}
+	for _, stage := range []func(*topology.Intent, []*member) (Action, bool){d.revoke, d.learn, d.unreachableAckers} {
+		if a, acts := stage(in, ms); acts {
+			return a
+		}
+	}
+	cand, a := d.choose(in, ms)
+	if cand == nil {
+		return a
+	}
+	if a, acts := d.drain(cand, ms); acts {
+		return a
+	}
+	return d.prepare(in, cand, ms)
+}
+
+// masterBack ends the failover if the old master answers again and has lost
+// nothing. If it is behind a slave it has lost data, and the failover goes on,
+// but only while it is closed.
+func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
+	mv := d.v.Servers[in.OldMaster]
+	if mv == nil || !mv.Last.Reach.Answers() || !mv.Last.Sent.After(in.Begun) {
+		return Action{}, false
+	}
+	if mv.Last.Reach == health.ReachOK {
+		if behind := d.behind(mv, ms); behind != "" {
+			if mv.Last.ReadOnly {
+				return Action{}, false
+			}
+			return d.act(KindFence, in.OldMaster, "the old master is back, has lost data and accepts writes: "+behind), true
+		}
+	}
+	return Action{
+		Kind: KindJournal, Ends: topology.ResultRolledBack,
+		Journal: []topology.Command{topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now}},
+		Why:     []string{fmt.Sprintf("%s answers again (%s): the failover is called off", in.OldMaster, mv.Last.Reach)},
+	}, true
+}
+
+// behind says what the master, which restarted, lacks of what it had; "" if
+// nothing.
+func (d *decider) behind(mv *health.ServerView, ms []*member) string {
+	has := mv.LastOK.BinlogPos.Of(d.domain)
+	check := func(who string, g gtid.GTID) string {
+		if d.c.Lineage.Has(g) && g.Seq > has.Seq {
+			return fmt.Sprintf("%s stands at %s, %s knows %s", d.c.Master, has, who, g)
+		}
+		return ""
+	}
+	if s := check("repld", d.bound()); s != "" {
+		return s
+	}
+	for _, m := range ms {
+		if m.sv.LastOK.Reach == health.ReachOK && m.known {
+			if s := check(m.name, m.received); s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// bound is the highest transaction of the present master that was seen by any
+// means.
+func (d *decider) bound() gtid.GTID {
+	best := d.c.MasterSeen
+	consider := func(g gtid.GTID) {
+		if d.c.Lineage.Has(g) && g.Seq > best.Seq {
+			best = g
+		}
+	}
+	if st := d.v.Stream; st.Server == d.c.Master {
+		consider(st.Last)
+	}
+	if mv := d.v.Servers[d.c.Master]; mv != nil && d.c.Intent == nil && !mv.Reachable() {
+		// Once the master is back its own position is what is judged, not evidence.
+		consider(mv.LastOK.BinlogPos.Of(d.domain))
+	}
+	return best
+}
+
+// revoke stops the IO thread of every reachable slave, so that none of them can
+// acknowledge anything to the old master any more, and waits for it.
+func (d *decider) revoke(in *topology.Intent, ms []*member) (Action, bool) {
+	var list, running []string
+	for _, m := range ms {
+		if !m.sv.Reachable() || m.s.Joining || m.sv.Last.Slave == nil {
+			continue
+		}
+		stopped := m.sv.Last.Slave.IO == health.ThreadNo
+		switch {
+		case m.effect.Running == KindStopIO:
+			running = append(running, m.name)
+		case stopped && m.sv.Last.Sent.After(in.Begun):
+		case d.ready(m.name, KindStopIO):
+			list = append(list, m.name)
+		default:
+			running = append(running, m.name)
+		}
+	}
+	if len(list) > 0 {
+		return Action{Kind: KindStopIO, Servers: list, Why: []string{"no slave may acknowledge to the old master any more"}}, true
+	}
+	if len(running) > 0 {
+		return wait(retryFirst, fmt.Sprintf("IO threads still stopping: %v", running)), true
+	}
+	return Action{}, false
+}
+
+// learn lets slaves whose received position is unknown, because they restarted,
+// apply the relay log that they kept.
+func (d *decider) learn(_ *topology.Intent, ms []*member) (Action, bool) {
+	var list []string
+	var waits []string
+	for _, m := range ms {
+		if !m.sv.Reachable() || m.known || m.s.Joining || m.sv.Last.Slave == nil {
+			continue
+		}
+		st := m.sv.Last.Slave
+		switch {
+		case st.SQL == health.ThreadYes:
+			waits = append(waits, fmt.Sprintf("%s applies its relay log", m.name))
+		case st.SQLErrno != 0 || m.effect.Last == KindDrain && m.effect.Failed > 2:
+			// A holder whose content cannot be known; see unreachableAckers.
+		case d.ready(m.name, KindDrain):
+			list = append(list, m.name)
+		default:
+			waits = append(waits, fmt.Sprintf("%s is about to apply its relay log", m.name))
+		}
+	}
+	if len(list) > 0 {
+		return Action{Kind: KindDrain, Servers: list, Why: []string{"restarted slaves apply the relay log that they kept"}}, true
+	}
+	if len(waits) > 0 {
+		return wait(retryFirst, waits...), true
+	}
+	return Action{}, false
+}
+
+// unreachableAckers blocks while a server that may hold an acknowledged
+// transaction, which nobody else has, cannot be asked.
+func (d *decider) unreachableAckers(in *topology.Intent, ms []*member) (Action, bool) {
+	best := d.mostReceived(ms)
+	var ps []Problem
+	for _, m := range ms {
+		if !d.couldHoldMore(in, m, best) {
+			continue
+		}
+		p := Problem{Code: "acker_unreachable", Server: m.name, Text: fmt.Sprintf(
+			"%s could acknowledge commits and may hold transactions that nobody else has; %s", m.name, reachText(m.sv))}
+		if m.sv.Reachable() {
+			p.Code = "relay_log_unknown"
+			p.Text = fmt.Sprintf("%s could acknowledge commits and its relay log cannot be applied: %s",
+				m.name, cmpOr(m.effect.Err, m.sv.Last.Slave.SQLError))
+		}
+		p.Do = "bring " + m.name + " back"
+		ps = append(ps, p)
+	}
+	if len(ps) == 0 {
+		return Action{}, false
+	}
+	return d.blocked(ps...), true
+}
+
+// couldHoldMore tells whether m may be the only holder of an acknowledged
+// transaction. A server that was down before the master was last seen at a
+// position which the best holder contains cannot.
+func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bool {
+	if m.s.Joining || (m.sv.Reachable() && m.known) {
+		return false
+	}
+	if d.c.DurabilityState != topology.DurabilityArmed && !in.Armed {
+		return false
+	}
+	if !d.acker(m.name) {
+		return false
+	}
+	if !m.sv.Reachable() && !m.sv.Ceiling.IsZero() && best != nil && d.c.Lineage.Contains(best.received, m.sv.Ceiling) {
+		return false
+	}
+	return true
+}
+
+// choose picks who will be promoted, or says why nobody is.
+func (d *decider) choose(in *topology.Intent, ms []*member) (*member, Action) {
+	for _, m := range ms {
+		if m.sv.Reachable() && !m.sv.Last.Sent.After(in.Begun) {
+			return nil, wait(retryFirst, m.name+" was not observed since the failover began")
+		}
+	}
+	list := promotable(ms)
+	if in.To != "" {
+		list = only(list, in.To)
+	}
+	if len(list) == 0 {
+		ps := []Problem{{Code: "no_candidate", Text: "no reachable server could be promoted"}}
+		for _, m := range ms {
+			ps = append(ps, m.because...)
+		}
+		return nil, d.blocked(ps...)
+	}
+	cand := list[0]
+	if late := d.tooFarBehind(in, cand); late != nil {
+		return nil, d.blocked(*late)
+	}
+	return cand, Action{}
+}
+
+func only(list []*member, name string) []*member {
+	for _, m := range list {
+		if m.name == name {
+			return []*member{m}
+		}
+	}
+	return nil
+}
+
+// tooFarBehind is the rule of failover.max_lag: a slave that lacks transactions
+// which are older than that is not promoted without a person.
+func (d *decider) tooFarBehind(in *topology.Intent, m *member) *Problem {
+	lag := m.sv.LagReceived
+	if in.Manual || lag == nil || in.Bound.Seq <= m.received.Seq {
+		return nil
+	}
+	if old := *lag - d.now.Sub(in.Symptom); old <= d.p.MaxLag {
+		return nil
+	}
+	return &Problem{Code: "too_far_behind", Server: m.name, Do: "replctl failover", Text: fmt.Sprintf(
+		"%s lacks %d transactions, the oldest from %v ago; failover.max_lag is %v",
+		m.name, in.Bound.Seq-m.received.Seq, lag.Round(time.Second), d.p.MaxLag)}
+}
+
+// drain waits until the candidate has applied all that it received, and brings
+// it what another reachable holder has beyond it.
+func (d *decider) drain(cand *member, ms []*member) (Action, bool) {
+	best := d.mostReceived(ms)
+	if best != nil && best != cand && best.received.Seq > cand.received.Seq {
+		return d.fetchFrom(cand, best), true
+	}
+	if cand.pending() {
+		if cand.stuck(d.now) {
+			return d.blocked(Problem{Code: "sql_stuck", Server: cand.name, Do: "replctl status", Text: fmt.Sprintf(
+				"%s has received %s and stands at %s: its SQL thread does not go on; %d transactions are at stake",
+				cand.name, cand.received, cand.applied, cand.received.Seq-cand.applied.Seq)}), true
+		}
+		return wait(0, fmt.Sprintf("%s applies %d received transactions", cand.name, cand.received.Seq-cand.applied.Seq)), true
+	}
+	if cand.sv.Last.Fetch != nil {
+		return d.act(KindEndFetch, cand.name, "everything was fetched"), true
+	}
+	return Action{}, false
+}
+
+// fetchFrom brings the candidate what a holder has beyond it, once the holder
+// has it in its binary log.
+func (d *decider) fetchFrom(cand, holder *member) Action {
+	has := holder.sv.Last.BinlogPos.Of(d.domain)
+	if !d.c.Lineage.Contains(has, holder.received) {
+		if holder.stuck(d.now) {
+			return d.blocked(Problem{Code: "sql_stuck", Server: holder.name, Text: fmt.Sprintf(
+				"%s holds %d transactions that %s lacks, and cannot apply them", holder.name, holder.received.Seq-cand.received.Seq, cand.name)})
+		}
+		return wait(0, fmt.Sprintf("%s applies what %s lacks", holder.name, cand.name))
+	}
+	if cand.sv.Last.Fetch != nil {
+		return wait(retryFirst, fmt.Sprintf("%s fetches up to %s from %s", cand.name, holder.received, holder.name))
+	}
+	a := d.act(KindFetch, cand.name, fmt.Sprintf("%s has %s, %s has %s", holder.name, holder.received, cand.name, cand.received))
+	a.From = holder.name
+	return a
+}
+
+// prepare makes the candidate ready and opens it.
+func (d *decider) prepare(in *topology.Intent, cand *member, ms []*member) Action {
+	if !d.c.Lineage.Contains(cand.applied, d.c.Floor) {
+		return d.blocked(Problem{Code: "below_floor", Server: cand.name, Text: fmt.Sprintf(
+			"%s stands at %s and lacks what the last promotion promised: %s", cand.name, cand.applied, d.c.Floor)})
+	}
+	if a, acts := d.lookAgain(in); acts {
+		return a
+	}
+	if cand.sv.Last.Slave != nil {
+		return d.act(KindDetach, cand.name, fmt.Sprintf("%s has applied all that it received: %s", cand.name, cand.applied))
+	}
+	arm := d.ackersExpected(cand.name, ms)
+	if a, acts := d.setArmed(cand.name, arm); acts {
+		return a
+	}
+	a := d.act(KindOpen, cand.name, fmt.Sprintf("%s is closed, drained and detached at %s", cand.name, cand.applied))
+	if a.Kind == KindOpen {
+		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
+			Server: cand.name, Applied: cand.applied, Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
+		}}}
+	}
+	return a
+}
+
+// lookAgain makes sure that the old master was found lost by a probe that
+// ended after the failover began, and a moment ago if it refuses.
+func (d *decider) lookAgain(in *topology.Intent) (Action, bool) {
+	mv := d.v.Servers[in.OldMaster]
+	if mv == nil || mv.Last.Reach == health.ReachOK {
+		return Action{}, false // removed, or back, behind and closed
+	}
+	fresh := mv.Last.At.After(in.Begun)
+	if mv.Last.Reach == health.ReachRefused {
+		fresh = fresh && d.now.Sub(mv.Last.Sent) <= freshProbe
+	}
+	if fresh {
+		return Action{}, false
+	}
+	return Action{Kind: KindProbe, Servers: []string{in.OldMaster}, Why: []string{"a last look at the old master"}}, true
+}
+
+// ackersExpected tells whether another member can be expected to acknowledge
+// the new master's commits soon.
+func (d *decider) ackersExpected(cand string, ms []*member) bool {
+	for _, m := range ms {
+		if m.name != cand && m.sv.Reachable() && d.acker(m.name) {
+			return true
+		}
+	}
+	return false
+}
+
+// setArmed brings semi-sync on a closed server to what it shall be at its
+// opening.
+func (d *decider) setArmed(name string, arm bool) (Action, bool) {
+	on := d.v.Servers[name].Last.SemiSync.MasterEnabled
+	switch {
+	case arm && !on:
+		return d.act(KindArm, name, "commits shall wait for an acker from the first one on"), true
+	case !arm && on:
+		return d.act(KindDisarm, name, "no acker can be expected"), true
+	}
+	return Action{}, false
+}
+
+// confirmOpening waits until the candidate is seen open. If the statement can
+// have no effect any more and the candidate is seen closed, it is withdrawn.
+func (d *decider) confirmOpening(in *topology.Intent) Action {
+	name := in.Opening.Server
+	sv := d.v.Servers[name]
+	if e := d.in.Effects[name]; e.Running == KindOpen {
+		return wait(0, name+" is being opened")
+	}
+	if !sv.Reachable() || !sv.Last.Sent.After(in.Opening.Sent) {
+		a := d.blocked(Problem{Code: "opening_unconfirmed", Server: name,
+			Text: fmt.Sprintf("%s was told to open and cannot be observed: %s", name, reachText(sv)), Do: "bring " + name + " back"})
+		a.RecheckIn = retryFirst
+		return a
+	}
+	if !sv.Last.ReadOnly {
+		return Action{Kind: KindJournal, Unseen: d.unseen(in), Why: []string{name + " is open"}, Journal: []topology.Command{
+			topology.RecordOpened{Cluster: d.c.Name, Intent: in.ID, At: sv.Last.At, Unseen: d.unseen(in)}}}
+	}
+	if left := in.Opening.Deadline.Sub(sv.Last.Sent); left > 0 {
+		return wait(left, name+" is still closed")
+	}
+	return Action{Kind: KindJournal, Why: []string{name + " stayed closed until the opening expired"}, Journal: []topology.Command{
+		topology.WithdrawOpening{Cluster: d.c.Name, Intent: in.ID}}}
+}
+
+// unseen lists the servers that could not be asked what they hold.
+func (d *decider) unseen(in *topology.Intent) []string {
+	var out []string
+	for _, m := range d.members(in.OldMaster) {
+		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known) {
+			out = append(out, m.name)
+		}
+	}
+	return out
+}
+
+// repoint makes the others follow the new master, announces it, and ends.
+func (d *decider) repoint(in *topology.Intent) Action {
+	a, waiting := d.followAll()
+	if a.Kind != "" {
+		return a
+	}
+	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
+		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
+	}
+	if left := repointFor - d.now.Sub(in.Opened); len(waiting) > 0 && left > 0 {
+		return wait(min(left, retryFirst), fmt.Sprintf("still to follow: %v", waiting))
+	}
+	return Action{Kind: KindJournal, Ends: topology.ResultDone, Journal: []topology.Command{
+		topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now, Automatic: !in.Manual && in.Kind == topology.IntentFailover}}}
+}
+
+func cmpOr(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,127 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// record keeps the history true to what was just journaled.
+func (l *Loop) record(in Input, a Action) {
+	for _, cmd := range a.Journal {
+		switch c := cmd.(type) {
+		case topology.RecordOpened:
+			l.recordOpened(in, c)
+		case topology.EndIntent:
+			l.recordEnd(in, a, c)
+		case topology.SetDurabilityState:
+			l.recordDurability(in, a, c)
+		}
+	}
+}
+
+// recordOpened notes when, and with what loss, the new master was opened.
+func (l *Loop) recordOpened(in Input, c topology.RecordOpened) {
+	intent := in.View.Cluster.Intent
+	l.cfg.Log.Warn("open", logCluster, l.cfg.Cluster, logServer, intent.Opening.Server, logEpoch, intent.Epoch,
+		logMS, ms(c.At.Sub(intent.Symptom)))
+	if l.op == nil {
+		return
+	}
+	opened := ms(c.At.Sub(intent.Symptom))
+	l.op.NewMaster, l.op.OpenedMS = intent.Opening.Server, &opened
+	if intent.Kind == topology.IntentReopen {
+		return
+	}
+	l.op.LostTransactions, l.op.Detail = lost(intent)
+	st := in.View.Stream
+	if st.Server == intent.OldMaster && !st.LastTx.IsZero() {
+		l.outage = outage{op: l.op, lastTx: st.LastTx}
+	}
+}
+
+// lost says what a failover lost, and how that is known.
+func lost(in *topology.Intent) (*uint64, string) {
+	missing := uint64(0)
+	if in.Bound.Seq > in.Opening.Applied.Seq {
+		missing = in.Bound.Seq - in.Opening.Applied.Seq
+	}
+	zero := uint64(0)
+	switch {
+	case in.Armed && missing == 0:
+		return &zero, "the master waited for an acker with every commit"
+	case in.Armed:
+		return &zero, fmt.Sprintf("the master waited for an acker with every commit; %d transactions that nobody was told OK for were seen on it", missing)
+	case in.Bound.IsZero():
+		return nil, "may have lost transactions: the old master's last position is unknown"
+	case missing == 0:
+		return nil, "no transaction seen on the old master is missing; what it committed after " + in.Bound.String() + ", unseen, is unknown"
+	}
+	return &missing, "commits did not wait for an acker; counted up to the last transaction seen on the old master, " + in.Bound.String()
+}
+
+// recordEnd closes the operation of an intent.
+func (l *Loop) recordEnd(in Input, a Action, c topology.EndIntent) {
+	if l.op == nil {
+		return
+	}
+	intent := in.View.Cluster.Intent
+	total := ms(c.At.Sub(intent.Symptom))
+	l.op.Result, l.op.EndedAt, l.op.TotalMS = a.Ends, c.At, &total
+	if a.Ends != topology.ResultDone && len(a.Why) > 0 {
+		l.op.Detail = a.Why[0]
+	}
+	l.save(l.op)
+	l.cfg.Log.Warn("ended", logCluster, l.cfg.Cluster, logAction, intent.Kind, "result", a.Ends, logMS, total, logWhy, a.Why)
+	l.op = nil
+}
+
+// recordDurability writes the history of degrading and re-arming.
+func (l *Loop) recordDurability(in Input, a Action, c topology.SetDurabilityState) {
+	kind := topology.OpRearm
+	if c.State == topology.DurabilityDegraded {
+		kind = topology.OpDegrade
+	} else if in.View.Cluster.DurabilityState == topology.DurabilityOff {
+		kind = topology.OpDurability
+	}
+	total := 0.0
+	_, err := l.cfg.Journal.NewOperation(topology.Operation{
+		Cluster: l.cfg.Cluster, Kind: kind, Result: topology.ResultDone, Server: in.View.Cluster.Master,
+		Epoch: in.View.Cluster.Epoch, StartedAt: c.At, EndedAt: c.At, TotalMS: &total, Evidence: a.Why,
+		Detail: fmt.Sprintf("%s -> %s at %s", in.View.Cluster.DurabilityState, c.State, masterPosition(in)),
+	})
+	if err != nil {
+		l.cfg.Log.Error("the history cannot be written", logCluster, l.cfg.Cluster, logError, err)
+	}
+	l.cfg.Log.Warn("durability", logCluster, l.cfg.Cluster, "state", c.State, logWhy, a.Why)
+}
+
+func masterPosition(in Input) gtid.GTID {
+	if mv := in.View.Servers[in.View.Cluster.Master]; mv != nil {
+		return mv.LastOK.BinlogPos.Of(in.View.Cluster.Lineage.Domain())
+	}
+	return gtid.GTID{}
+}
+
+// noteFirstAck notes the first commit that the new master is known to have
+// acknowledged: repld's own, or an earlier one that the stream has seen.
+func (l *Loop) noteFirstAck(at time.Time) {
+	if l.outage.op == nil {
+		return
+	}
+	op := l.outage.op
+	length := ms(at.Sub(l.outage.lastTx))
+	op.WriteOutageMS = &length
+	l.outage = outage{}
+	if op != l.op { // otherwise it is saved when it ends
+		l.save(op)
+	}
+}
+
+func (l *Loop) save(op *topology.Operation) {
+	if err := l.cfg.Journal.SaveOperation(op); err != nil {
+		l.cfg.Log.Error("the history cannot be written", logCluster, l.cfg.Cluster, logError, err)
+	}
+}

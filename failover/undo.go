@@ -1,0 +1,64 @@
+package failover
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// Tail is what was found behind the fork in a former master's binary log.
+type Tail struct {
+	// Extra are the transactions after the fork, in the order of the log.
+	Extra []gtid.GTID
+	// BeforeRestart is how many of them, from the first, were written by the
+	// server process that broke; what a later process wrote, nobody watched.
+	BeforeRestart int
+}
+
+// MayUndo says whether the extra transactions of a returned master may be
+// undone without asking: provably nobody was told OK for them. The reasons are
+// given either way. That holds if
+//
+//   - the server is the one whose loss is recorded, and every one of its
+//     commits waited for an acker when it broke,
+//   - every server that could have acknowledged has been asked since, and none
+//     of them has the transactions (else they were promoted), and
+//   - all of them were written before the process that broke ended: a commit
+//     that waits for its ack when the server dies is never answered, while a
+//     restarted server may have answered anything.
+func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []string) {
+	var no []string
+	add := func(format string, args ...any) { no = append(no, fmt.Sprintf(format, args...)) }
+	if !undo {
+		add("rejoin.unacknowledged is keep")
+	}
+	b := c.Broken
+	switch {
+	case b == nil || b.Master != server:
+		add("it is not the master whose loss is recorded")
+	default:
+		if !b.Armed {
+			add("its commits were not known to wait for an acker when it broke")
+		}
+		if len(b.Unseen) > 0 {
+			add("%s could not be asked during the failover and may have acknowledged", strings.Join(b.Unseen, ", "))
+		}
+	}
+	if n := len(t.Extra) - t.BeforeRestart; n > 0 {
+		add("%d of them were written after it was started again and may have been acknowledged", n)
+	}
+	if s := c.Servers[server]; s != nil {
+		for _, g := range t.Extra {
+			if g.Server != s.Identity.ServerID {
+				add("%s was not written by it", g)
+				break
+			}
+		}
+	}
+	if len(no) > 0 {
+		return false, no
+	}
+	return true, []string{fmt.Sprintf("nobody was told OK for any of the %d transactions: each was waiting for an acker when the server died", len(t.Extra))}
+}

@@ -1,0 +1,8 @@
+package app
+
+// More log keys.
+const (
+	logCluster = "cluster"
+	logServer  = "server"
+	logWhy     = "why"
+)

@@ -1,0 +1,173 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/repld/repld/failover"
+	"github.com/repld/repld/internal/api"
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/internal/provision"
+	"github.com/repld/repld/topology"
+)
+
+// reseeder makes a server an exact copy of its cluster's master again, so that
+// the loop can attach it. What the server alone has is lost by that: the caller
+// has saved it.
+type reseeder interface {
+	reseed(ctx context.Context, cluster, server string, p api.Progress) error
+	// endpoint is how a server is entered by the account for copies.
+	endpoint(cluster string, s topology.Server) (provision.Endpoint, error)
+}
+
+// rejoiner brings a former master with extra transactions back, or keeps it out.
+type rejoiner struct {
+	g       *guard
+	dataDir string
+	reseed  reseeder
+}
+
+var _ failover.Rejoiner = (*rejoiner)(nil)
+
+// Rejoin implements [failover.Rejoiner].
+func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []gtid.GTID) error {
+	begun := time.Now()
+	c := r.g.store.Cluster(cluster)
+	op, err := r.g.store.NewOperation(topology.Operation{
+		Cluster: cluster, Kind: topology.OpRejoin, Result: topology.ResultRunning, Server: server, Epoch: c.Epoch, StartedAt: begun,
+		Evidence: []string{fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra))},
+	})
+	if err != nil {
+		return err
+	}
+	err = r.work(ctx, c, server, op)
+	total := millis(time.Since(begun))
+	op.EndedAt, op.TotalMS = time.Now(), &total
+	if err != nil {
+		op.Result, op.Detail = topology.ResultFailed, err.Error()
+	}
+	if saveErr := r.g.store.SaveOperation(op); saveErr != nil && err == nil {
+		err = saveErr
+	}
+	return err
+}
+
+// work saves what the server alone has, then undoes it or keeps the server out.
+func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation) error {
+	var index provision.ErrantIndex
+	err := step(op, "save_extra", server, func() (err error) {
+		index, err = r.save(ctx, c, server)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	extra := index.GTIDs()
+	op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(extra), index.Dir))
+	may, why := failover.MayUndo(c, server, tailOf(index), r.g.policy.UndoUnacknowledged)
+	op.Evidence = append(op.Evidence, why...)
+	if index.Incomplete != "" {
+		may = false
+		op.Evidence = append(op.Evidence, index.Incomplete)
+	}
+	if !may {
+		op.Result = topology.ResultBlocked
+		op.Detail = "kept out as diverged: " + strings.Join(why, "; ")
+		r.g.log.Warn("a former master has diverged and is kept out", logServer, server, "extra", joinGTIDs(extra), "saved", index.Dir, logWhy, why)
+		return r.g.store.Apply(topology.MarkDiverged{Cluster: c.Name, Server: server, Extra: extra})
+	}
+	r.g.log.Warn("a former master's unacknowledged transactions are undone", logServer, server, "extra", joinGTIDs(extra), "saved", index.Dir)
+	err = step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server, nil) })
+	if err != nil {
+		return err
+	}
+	op.Result = topology.ResultDone
+	op.Detail = fmt.Sprintf("%d transactions that nobody was told OK for were saved and undone", len(extra))
+	return nil
+}
+
+// save copies the server's own transactions into data_dir/errant.
+func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string) (provision.ErrantIndex, error) {
+	mv := r.g.monitor.View().Servers[c.Master]
+	fork := c.Floor
+	if c.Broken != nil && c.Broken.Master == server {
+		fork = c.Broken.Fork
+	}
+	from, err := r.reseed.endpoint(c.Name, *c.Servers[server])
+	if err != nil {
+		return provision.ErrantIndex{}, err
+	}
+	return provision.SaveErrant(ctx, provision.ErrantRequest{
+		Cluster: c.Name, Server: server, From: from,
+		Fork: fork, Has: mv.LastOK.BinlogState, DataDir: r.dataDir, Now: time.Now(),
+	})
+}
+
+// discard gives up what a server has alone, saving it first if that was not
+// done before, and re-seeds it.
+func (r *rejoiner) discard(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation, p api.Progress) error {
+	if len(c.Servers[server].Diverged) == 0 {
+		var index provision.ErrantIndex
+		err := step(op, "save_extra", server, func() (err error) {
+			index, err = r.save(ctx, c, server)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(index.Transactions), index.Dir))
+	}
+	return step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server, p) })
+}
+
+// replace re-seeds the server; meanwhile nothing else touches it.
+func (r *rejoiner) replace(ctx context.Context, cluster, server string, p api.Progress) error {
+	if err := r.g.store.Apply(topology.MarkJoining{Cluster: cluster, Server: server, Joining: true}); err != nil {
+		return err
+	}
+	err := r.reseed.reseed(ctx, cluster, server, p)
+	cmds := []topology.Command{topology.MarkJoining{Cluster: cluster, Server: server}}
+	if err == nil {
+		cmds = append(cmds, topology.MarkDiverged{Cluster: cluster, Server: server})
+	}
+	if applyErr := r.g.store.Apply(cmds...); err == nil {
+		err = applyErr
+	}
+	return err
+}
+
+// tailOf is what MayUndo looks at.
+func tailOf(index provision.ErrantIndex) failover.Tail {
+	t := failover.Tail{Extra: index.GTIDs()}
+	for _, tx := range index.Transactions {
+		if !tx.BeforeRestart {
+			break
+		}
+		t.BeforeRestart++
+	}
+	return t
+}
+
+// step times one part of an operation.
+func step(op *topology.Operation, name, server string, run func() error) error {
+	begun := time.Now()
+	err := run()
+	result := "ok"
+	if err != nil {
+		result = err.Error()
+	}
+	op.Steps = append(op.Steps, topology.Step{Name: name, Server: server, MS: millis(time.Since(begun)), Result: result})
+	return err
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func joinGTIDs(list []gtid.GTID) string {
+	words := make([]string, len(list))
+	for i, g := range list {
+		words[i] = g.String()
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,230 @@
+package explorer
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"github.com/repld/repld/failover"
+	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
+)
+
+// Bounds limit a search.
+type Bounds struct {
+	Servers int
+	Writes  uint8
+	Faults  uint8
+	// Crashes is how often repld may crash.
+	Crashes uint8
+	// Without is a mask of event kinds left out.
+	Without uint32
+	// States ends the search early; 0: none.
+	States int
+	// Liveness also checks that every state, healed, becomes healthy.
+	Liveness bool
+}
+
+// Guards change what Decide sees or says, to prove that a rule is needed.
+type Guards struct {
+	Input  func(*failover.Input)
+	Action func(failover.Input, failover.Action) failover.Action
+}
+
+// Explorer searches one cluster's states.
+type Explorer struct {
+	Bounds
+	Guards Guards
+
+	seed       maphash.Seed
+	clusters   []*topology.Cluster
+	clusterIDs map[string]uint16
+	decided    map[uint64]failover.Action
+	healed     map[uint64]bool
+	events     []event
+}
+
+// Violation is a state that must not be, and how it came about.
+type Violation struct {
+	What       string
+	Transcript string
+}
+
+// Result is what a search covered.
+type Result struct {
+	States    int
+	Depth     int
+	Decisions int
+	// Complete is false if Bounds.States ended the search.
+	Complete  bool
+	Violation *Violation
+}
+
+// New makes an explorer of a cluster whose first server is its armed master.
+func New(b Bounds, g Guards) *Explorer {
+	e := &Explorer{Bounds: b, Guards: g, seed: maphash.MakeSeed(), clusterIDs: map[string]uint16{},
+		decided: map[uint64]failover.Action{}, healed: map[uint64]bool{}}
+	e.events = e.allEvents()
+	return e
+}
+
+// start is the healthy cluster with which each search begins.
+func (e *Explorer) start() (*state, error) {
+	st := &topology.State{Clusters: map[string]*topology.Cluster{}}
+	cmds := []topology.Command{topology.CreateCluster{Name: clusterName, ID: "c", Durability: topology.SemiSync}}
+	for x := range e.Servers {
+		cmds = append(cmds, topology.PutServer{Cluster: clusterName, Server: topology.Server{
+			Name: name(x), Address: address(x), Identity: topology.Identity{ServerID: uint32(x + 1), UID: name(x)},
+			Role: topology.RoleSlave, Promotion: topology.PromotionNeutral}})
+	}
+	cmds = append(cmds,
+		topology.FoundEra{Cluster: clusterName, Master: name(0), Era: gtid.Era{Epoch: 1, Server: 1, First: 1}, At: tOpenedAt},
+		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt})
+	st, err := st.Apply(cmds...)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{}
+	s.r.cluster = e.intern(st.Clusters[clusterName])
+	for x := range maxServers {
+		srv := &s.w.s[x]
+		switch {
+		case x == 0:
+			srv.armed = true
+		case x < e.Servers:
+			*srv = server{ro: true, pos: point{1, 1}, got: point{1, 1}, gotShown: true, src: 1, gtid: true, io: yes, sql: yes, files: true, acker: true, acking: true}
+		default:
+			srv.life, srv.ro = down, true
+		}
+	}
+	for x := range e.Servers { // repld's own first transaction is everywhere
+		s.w.s[x].log.add(1)
+	}
+	s.w.ack(point{1, 1}, false)
+	s.r.announced = true
+	e.observe(s)
+	return s, nil
+}
+
+type node struct {
+	parent int32
+	ev     event
+}
+
+// Search visits every reachable state once, nearest first, so that the first
+// violation found has a shortest transcript.
+func (e *Explorer) Search() (Result, error) {
+	s0, err := e.start()
+	if err != nil {
+		return Result{}, err
+	}
+	seen := map[uint64]struct{}{e.hash(s0): {}}
+	nodes := []node{{parent: -1}}
+	type entry struct {
+		s  state
+		id int32
+	}
+	level := []entry{{*s0, 0}}
+	res := Result{Complete: true}
+	for len(level) > 0 {
+		var next []entry
+		for i := range level {
+			for _, ev := range e.events {
+				s := level[i].s
+				done, _, broken := e.apply(&s, ev)
+				if !done {
+					continue
+				}
+				if broken == "" {
+					broken = e.check(&s)
+				}
+				h := e.hash(&s)
+				if _, known := seen[h]; known && broken == "" {
+					continue
+				}
+				seen[h] = struct{}{}
+				id := int32(len(nodes))
+				nodes = append(nodes, node{level[i].id, ev})
+				heal := ""
+				if broken == "" && e.Liveness {
+					broken, heal = e.heal(&s)
+				}
+				if broken != "" {
+					res.States, res.Decisions = len(nodes), len(e.decided)
+					res.Violation = &Violation{What: broken, Transcript: e.transcript(nodes, id) + heal + "violated: " + broken + "\n"}
+					return res, nil
+				}
+				next = append(next, entry{s, id})
+			}
+			if e.Bounds.States > 0 && len(nodes) >= e.Bounds.States {
+				res.States, res.Decisions, res.Complete = len(nodes), len(e.decided), false
+				return res, nil
+			}
+		}
+		level = next
+		res.Depth++
+	}
+	res.States, res.Decisions = len(nodes), len(e.decided)
+	return res, nil
+}
+
+func (e *Explorer) hash(s *state) uint64 { return maphash.Comparable(e.seed, *s) }
+
+// transcript replays the way to a node and tells it.
+func (e *Explorer) transcript(nodes []node, id int32) string {
+	var path []event
+	for ; nodes[id].parent >= 0; id = nodes[id].parent {
+		path = append(path, nodes[id].ev)
+	}
+	s, err := e.start()
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for i := len(path) - 1; i >= 0; i-- {
+		_, a, _ := e.apply(s, path[i])
+		fmt.Fprintf(&b, "%2d %s", len(path)-i, path[i].describe())
+		if path[i].k == evStep {
+			fmt.Fprintf(&b, ": %s", tell(a))
+		}
+		fmt.Fprintf(&b, "\n%s", e.show(s))
+	}
+	return b.String()
+}
+
+// show prints a state's servers, one a line.
+func (e *Explorer) show(s *state) string {
+	var b strings.Builder
+	for x := range e.Servers {
+		srv, m := &s.w.s[x], &s.r.m[x]
+		fmt.Fprintf(&b, "     %s %-6s %s log %s", name(x), [...]string{"up", "down", "frozen"}[srv.life], word(srv.ro, "ro", "RW"), srv.log.print(1))
+		if srv.src != 0 {
+			t := [...]string{"No", "Connecting", "Yes"}
+			fmt.Fprintf(&b, " <-%s io %s sql %s relay [%s]%s%s", name(int(srv.src-1)), t[srv.io], t[srv.sql], srv.relay.print(srv.pos.seq+1),
+				word(srv.acking, " acker", ""), word(srv.gtid, "", " by file"))
+		}
+		if srv.sqlErr || srv.ioErr {
+			fmt.Fprintf(&b, " error(io %v sql %v)", srv.ioErr, srv.sqlErr)
+		}
+		if srv.armed {
+			fmt.Fprintf(&b, " armed%s waits %d", word(srv.gaveUp, "(gave up)", ""), srv.waits)
+		}
+		if srv.fetch != 0 {
+			fmt.Fprintf(&b, " fetching<-%s %v", name(int(srv.fetch-1)), srv.fetchOn)
+		}
+		fmt.Fprintf(&b, "%s%s%s", word(s.w.cut&(1<<x) != 0, " CUT", ""), word(m.stale, " STALE", ""), word(m.ghost.verb != 0, " ghost "+string(kinds[m.ghost.verb]), ""))
+		if m.running.verb != verbNone {
+			fmt.Fprintf(&b, " running %s", kinds[m.running.verb])
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (h *history) print(from uint8) string {
+	var words []string
+	for k := from; k <= h.n; k++ {
+		words = append(words, fmt.Sprintf("%d-%d", h.at(k), k))
+	}
+	return strings.Join(words, " ")
+}
