@@ -91,6 +91,13 @@ func (m *member) drained() bool {
 		strings.HasPrefix(st.SQLState, "Slave has read all relay log")
 }
 
+// cold tells whether both threads are down, without an error, while received
+// transactions are not applied: in GTID mode the start of either would drop them.
+func (m *member) cold() bool {
+	st := m.sv.LastOK.Slave
+	return st != nil && m.pending() && st.IO == health.ThreadNo && st.SQL == health.ThreadNo && st.SQLErrno == 0
+}
+
 // stuck tells whether the SQL thread has work and can not, or does not, do it.
 func (m *member) stuck(now time.Time) bool {
 	st := m.sv.LastOK.Slave

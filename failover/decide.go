@@ -205,10 +205,21 @@ func (d *decider) beginRules() []Problem {
 					d.now.Sub(d.c.LastFailover).Round(time.Second), d.p.BlockWindow)})
 		}
 	}
+	if d.in.Order == nil && d.unfenced() {
+		ps = append(ps, Problem{Code: "unfenced", Server: d.c.Master, Do: "replctl failover", Text: d.c.Master +
+			" does not answer, may go on by itself, and would then tell its clients OK without an acker: durability is " + string(d.c.DurabilityState)})
+	}
 	if len(ps) == 0 && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_candidate", Text: "no reachable server could be promoted"})
 	}
 	return ps
+}
+
+// unfenced tells whether the old master could accept and acknowledge writes
+// beside a new one: a hung one that wakes up, if nothing makes it wait for an
+// acker. (A dead one starts again closed.)
+func (d *decider) unfenced() bool {
+	return d.in.Verdict.State == health.StateHung && d.c.DurabilityState != topology.DurabilityArmed && !d.p.AsyncWithoutFence
 }
 
 func (d *decider) windowLeft() time.Duration {

@@ -187,13 +187,15 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, strin
 		return stepDrain, ""
 	case st.UsingGTID == "No" && !m.drained():
 		return stepWait, ""
+	case owed && m.cold():
+		return stepDrain, ""
 	case source != d.c.Master && m.pending():
 		return stepWait, "" // applies what it received from the old master
 	case source != d.c.Master:
 		return stepAttach, "follows " + cmpOr(source, st.SourceHost)
 	case restarted:
 		return stepAttach, "restarted"
-	case st.IO == health.ThreadNo && owed && st.SQL == health.ThreadYes && !m.pending():
+	case st.IO == health.ThreadNo && owed && !m.pending():
 		return stepAttach, "was stopped by repld"
 	case st.IO == health.ThreadNo && owed && m.pending():
 		return stepWait, ""
@@ -250,13 +252,14 @@ func (d *decider) examine() (Action, bool) {
 // its process is younger than its opening it restarted, and is opened again
 // unless it lost data; otherwise a person closed it, which is left alone.
 func (d *decider) masterReadOnly(mv *health.ServerView) Action {
-	if !mv.Last.Started.After(d.c.OpenedAt.Add(-2 * time.Second)) {
+	ms := d.members(d.c.Master)
+	lost := d.behind(mv, ms)
+	if lost == "" && !mv.Last.Started.After(d.c.OpenedAt.Add(-2*time.Second)) {
 		return d.blocked(Problem{Code: "master_read_only", Server: d.c.Master,
 			Text: d.c.Master + " accepts no writes although it did not restart: somebody set read_only"})
 	}
-	ms := d.members(d.c.Master)
-	if lost := d.behind(mv, ms); lost != "" {
-		return d.begin([]string{"the master restarted and has lost data: " + lost})
+	if lost != "" {
+		return d.begin([]string{"the master is closed and has lost data: " + lost})
 	}
 	for _, m := range ms {
 		if d.acker(m.name) && (!m.sv.Reachable() || !m.known) && d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
@@ -287,14 +290,5 @@ func (d *decider) reopen(in *topology.Intent) Action {
 	}
 	ms := d.members(name)
 	arm := d.c.Durability != topology.Async && d.ackersExpected(name, ms)
-	if a, acts := d.setArmed(name, arm); acts {
-		return a
-	}
-	a := d.act(KindOpen, name, "the recorded master restarted and lost nothing")
-	if a.Kind == KindOpen {
-		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
-			Server: name, Applied: mv.Last.BinlogPos.Of(d.domain), Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
-		}}}
-	}
-	return a
+	return d.open(in, name, arm, mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
 }

@@ -62,21 +62,27 @@ func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
 }
 
 // behind says what the master, which restarted, lacks of what it had; "" if
-// nothing.
+// nothing. A master that accepts writes is ahead of its own latest observation:
+// only what was seen before that observation began says anything about it.
 func (d *decider) behind(mv *health.ServerView, ms []*member) string {
-	has := mv.LastOK.BinlogPos.Of(d.domain)
-	check := func(who string, g gtid.GTID) string {
-		if d.c.Lineage.Has(g) && g.Seq > has.Seq {
+	has, closed := mv.LastOK.BinlogPos.Of(d.domain), mv.LastOK.ReadOnly
+	check := func(who string, g gtid.GTID, seen time.Time) string {
+		if d.c.Lineage.Has(g) && g.Seq > has.Seq && (closed || mv.LastOK.Sent.After(seen)) {
 			return fmt.Sprintf("%s stands at %s, %s knows %s", d.c.Master, has, who, g)
 		}
 		return ""
 	}
-	if s := check("repld", d.bound()); s != "" {
+	if s := check("repld", d.c.MasterSeen, time.Time{}); s != "" {
 		return s
+	}
+	if st := d.v.Stream; st.Server == d.c.Master {
+		if s := check("repld's stream", st.Last, st.LastTx); s != "" {
+			return s
+		}
 	}
 	for _, m := range ms {
 		if m.sv.LastOK.Reach == health.ReachOK && m.known {
-			if s := check(m.name, m.received); s != "" {
+			if s := check(m.name, m.received, m.sv.LastOK.At); s != "" {
 				return s
 			}
 		}
@@ -113,9 +119,9 @@ func (d *decider) revoke(in *topology.Intent, ms []*member) (Action, bool) {
 		}
 		stopped := m.sv.Last.Slave.IO == health.ThreadNo
 		switch {
-		case m.effect.Running == KindStopIO:
+		case m.effect.Running != "" && !staysStopped(m.effect.Running):
 			running = append(running, m.name)
-		case stopped && m.sv.Last.Sent.After(in.Begun):
+		case stopped && m.sv.Last.Sent.After(in.Begun) && m.revoked(in):
 		case d.ready(m.name, KindStopIO):
 			list = append(list, m.name)
 		default:
@@ -131,16 +137,33 @@ func (d *decider) revoke(in *topology.Intent, ms []*member) (Action, bool) {
 	return Action{}, false
 }
 
+// revoked tells whether nothing that repld sent to a slave can start its IO
+// thread any more. A slave that is seen stopped is not enough: an attachment
+// may be under way, or be left waiting on the server by a former repld. The
+// first effect of this failover ended those.
+func (m *member) revoked(in *topology.Intent) bool {
+	e := m.effect
+	if e.Running != "" {
+		return staysStopped(e.Running)
+	}
+	return e.At.After(in.Begun) && (staysStopped(e.Last) || e.Last == KindStopIO && e.Failed == 0)
+}
+
+// staysStopped tells whether an effect, while it runs, leaves a stopped IO
+// thread stopped, and is none that still stops it.
+func staysStopped(k Kind) bool { return k != KindAttach && k != KindRejoin && k != KindStopIO }
+
 // learn lets slaves whose received position is unknown, because they restarted,
-// apply the relay log that they kept.
+// apply the relay log that they kept; and also those whose threads are both
+// down with something to apply, which nothing else can save.
 func (d *decider) learn(_ *topology.Intent, ms []*member) (Action, bool) {
 	var list []string
 	var waits []string
 	for _, m := range ms {
-		if !m.sv.Reachable() || m.known || m.s.Joining || m.sv.Last.Slave == nil {
+		st := m.sv.Last.Slave
+		if !m.sv.Reachable() || m.s.Joining || st == nil || m.known && !m.cold() {
 			continue
 		}
-		st := m.sv.Last.Slave
 		switch {
 		case st.SQL == health.ThreadYes:
 			waits = append(waits, fmt.Sprintf("%s applies its relay log", m.name))
@@ -306,17 +329,8 @@ func (d *decider) prepare(in *topology.Intent, cand *member, ms []*member) Actio
 	if cand.sv.Last.Slave != nil {
 		return d.act(KindDetach, cand.name, fmt.Sprintf("%s has applied all that it received: %s", cand.name, cand.applied))
 	}
-	arm := d.ackersExpected(cand.name, ms)
-	if a, acts := d.setArmed(cand.name, arm); acts {
-		return a
-	}
-	a := d.act(KindOpen, cand.name, fmt.Sprintf("%s is closed, drained and detached at %s", cand.name, cand.applied))
-	if a.Kind == KindOpen {
-		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
-			Server: cand.name, Applied: cand.applied, Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
-		}}}
-	}
-	return a
+	return d.open(in, cand.name, d.ackersExpected(cand.name, ms), cand.applied,
+		fmt.Sprintf("%s is closed, drained and detached at %s", cand.name, cand.applied))
 }
 
 // lookAgain makes sure that the old master was found lost by a probe that
@@ -332,6 +346,9 @@ func (d *decider) lookAgain(in *topology.Intent) (Action, bool) {
 	}
 	if fresh {
 		return Action{}, false
+	}
+	if e := d.in.Effects[in.OldMaster]; e.Running != "" {
+		return wait(0, fmt.Sprintf("%s is running on %s", e.Running, in.OldMaster)), true
 	}
 	return Action{Kind: KindProbe, Servers: []string{in.OldMaster}, Why: []string{"a last look at the old master"}}, true
 }
@@ -381,8 +398,40 @@ func (d *decider) confirmOpening(in *topology.Intent) Action {
 	if left := in.Opening.Deadline.Sub(sv.Last.Sent); left > 0 {
 		return wait(left, name+" is still closed")
 	}
+	if in.Kind == topology.IntentFailover && sv.Last.BinlogPos.Of(d.domain).Seq > in.Opening.Applied.Seq {
+		return d.openAgain(in)
+	}
 	return Action{Kind: KindJournal, Why: []string{name + " stayed closed until the opening expired"}, Journal: []topology.Command{
 		topology.WithdrawOpening{Cluster: d.c.Name, Intent: in.ID}}}
+}
+
+// openAgain opens a candidate that is closed and yet has written: it was open,
+// unseen, and restarted. Its era has begun with transactions that clients may
+// have been told OK for, so nobody else can be chosen any more.
+func (d *decider) openAgain(in *topology.Intent) Action {
+	if a, acts := d.lookAgain(in); acts {
+		return a
+	}
+	name := in.Opening.Server
+	if mv := d.v.Servers[in.OldMaster]; mv.Reachable() && !mv.Last.ReadOnly {
+		return d.act(KindFence, in.OldMaster, name+" has begun a new era")
+	}
+	return d.open(in, name, d.ackersExpected(name, d.members(in.OldMaster)), in.Opening.Applied, fmt.Sprintf(
+		"%s was open after %s and restarted", name, in.Opening.Applied))
+}
+
+// open arms a closed server, or disarms it, then opens it.
+func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.GTID, why string) Action {
+	if a, acts := d.setArmed(name, arm); acts {
+		return a
+	}
+	a := d.act(KindOpen, name, why)
+	if a.Kind == KindOpen {
+		a.Journal = []topology.Command{topology.SendOpening{Cluster: d.c.Name, Intent: in.ID, Opening: topology.Opening{
+			Server: name, Applied: applied, Sent: d.now, Deadline: d.now.Add(openWithin + openSlack), Armed: arm,
+		}}}
+	}
+	return a
 }
 
 // unseen lists the servers that could not be asked what they hold.

@@ -23,7 +23,8 @@ const (
 	evGhost
 	evHalf // a ghost of several statements runs up to its middle
 	evWrite
-	evConnect
+	evLag
+	evUnlag
 	evReceive
 	evApply
 	evFetch
@@ -31,19 +32,21 @@ const (
 	evThaw
 	evHeal
 	evUnstale
+	evSlow // a step whose effects stay under way
 	evCrash
 	evFreeze
 	evStale
 	evCut
 	evPart
 	evRepldCrash
+	evSendCrash
 	evServerTimeout
 	evLong
 	kindsEnd
 )
 
-var kindWords = [...]string{"repld", "finish", "late", "half", "write", "connect", "receive", "apply", "fetch", "restart", "thaw", "heal",
-	"seen again", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "SERVER TIME-OUT", "time passes"}
+var kindWords = [...]string{"repld", "finish", "late", "half", "write", "LAG", "no lag", "receive", "apply", "fetch", "restart", "thaw", "heal",
+	"seen again", "repld, SLOWLY", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "REPLD CRASHES after sending", "SERVER TIME-OUT", "time passes"}
 
 // event is one thing that can happen.
 type event struct {
@@ -53,7 +56,7 @@ type event struct {
 
 // fault tells whether an event is bounded by Bounds.Faults.
 func (ev event) fault() bool {
-	return ev.k == evCrash || ev.k == evFreeze || ev.k == evStale || ev.k == evCut || ev.k == evPart || ev.k == evServerTimeout
+	return ev.k == evSlow || ev.k == evCrash || ev.k == evLag || ev.k == evFreeze || ev.k == evStale || ev.k == evCut || ev.k == evPart || ev.k == evServerTimeout
 }
 
 // candidates lists every event that might be possible.
@@ -61,7 +64,7 @@ func (e *Explorer) allEvents() []event {
 	out := []event{{k: evStep}}
 	for k := evFinish; k < kindsEnd; k++ {
 		switch k {
-		case evRepldCrash:
+		case evRepldCrash, evSendCrash, evSlow:
 			out = append(out, event{k: k})
 		case evLong:
 			for i := range longs {
@@ -91,6 +94,15 @@ var longs = []string{"the master has been silent for hang_timeout", "the opening
 // apply carries out an event; done is false if it is impossible or changes
 // nothing. broken names a violated invariant; a is what repld decided.
 func (e *Explorer) apply(s *state, ev event) (done bool, a failover.Action, broken string) {
+	done, a, broken = e.applied(s, ev)
+	if done {
+		s.w.settle()
+		e.forget(s)
+	}
+	return done, a, broken
+}
+
+func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, broken string) {
 	if ev.fault() {
 		if s.faults >= e.Bounds.Faults || e.Bounds.Without&(1<<ev.k) != 0 {
 			return false, a, ""
@@ -99,10 +111,8 @@ func (e *Explorer) apply(s *state, ev event) (done bool, a failover.Action, brok
 	}
 	x := int(ev.x)
 	switch ev.k {
-	case evStep:
-		before := *s
-		a, broken = e.step(s)
-		return *s != before || broken != "", a, broken
+	case evStep, evSlow:
+		return e.turn(s, ev.k == evSlow)
 	case evFinish:
 		if s.r.m[x].running.verb == verbNone {
 			return false, a, ""
@@ -112,17 +122,59 @@ func (e *Explorer) apply(s *state, ev event) (done bool, a failover.Action, brok
 	case evGhost, evHalf:
 		done, broken = e.ghost(s, x, ev.k == evHalf)
 		return done, a, broken
-	case evRepldCrash:
+	case evRepldCrash, evSendCrash:
 		if s.crashes >= e.Bounds.Crashes {
 			return false, a, ""
 		}
 		s.crashes++
+		if ev.k == evSendCrash {
+			a, broken = e.step(s)
+			if !s.busy() && len(a.Journal) == 0 {
+				return false, a, broken
+			}
+		}
 		e.crashRepld(s)
-		return true, a, ""
+		return true, a, broken
 	case evLong:
 		return e.pass(s, x), a, ""
 	}
 	return e.happen(s, ev), a, ""
+}
+
+// turn is one step of repld's loop with its effects. Slowly: they stay under
+// way, so that anything may happen between the decision and them.
+func (e *Explorer) turn(s *state, slowly bool) (done bool, a failover.Action, broken string) {
+	before := *s
+	a, broken = e.step(s)
+	if slowly && *s == before {
+		return false, a, broken
+	}
+	sent := false
+	for x := range e.Servers {
+		if s.r.m[x].running.verb == verbNone || before.r.m[x].running.verb != verbNone {
+			continue
+		}
+		sent = true
+		if !slowly {
+			broken = first(broken, e.finish(s, x))
+			s.w.settle()
+			broken = first(broken, e.check(s))
+		}
+	}
+	if slowly && !sent {
+		return false, a, broken
+	}
+	e.forget(s)
+	return *s != before || broken != "", a, broken
+}
+
+func (s *state) busy() bool {
+	for x := range s.r.m {
+		if s.r.m[x].running.verb != verbNone {
+			return true
+		}
+	}
+	return false
 }
 
 // happen is what the world does by itself.
@@ -132,18 +184,22 @@ func (e *Explorer) happen(s *state, ev event) bool {
 	switch ev.k {
 	case evWrite:
 		return w.writes < e.Bounds.Writes && w.write(x)
-	case evConnect:
-		return w.connect(x)
+	case evLag, evUnlag:
+		if srv.lags == (ev.k == evLag) || srv.src == 0 {
+			return false
+		}
+		srv.lags = ev.k == evLag
 	case evReceive:
 		return w.receive(x)
 	case evApply:
-		return w.apply(x)
+		return srv.lags && w.apply(x)
 	case evFetch:
 		return w.fetchNext(x)
 	case evCrash:
 		if srv.life == down {
 			return false
 		}
+		e.observe(s)
 		w.crash(x)
 		m.ghost = effect{}
 	case evRestart:
@@ -155,6 +211,7 @@ func (e *Explorer) happen(s *state, ev event) bool {
 		if srv.life != up {
 			return false
 		}
+		e.observe(s)
 		srv.life = frozen
 	case evThaw:
 		if srv.life != frozen {
@@ -162,10 +219,14 @@ func (e *Explorer) happen(s *state, ev event) bool {
 		}
 		srv.life = up
 	case evStale:
-		if m.stale || m.reach == unseen {
+		if m.stale || m.reach == unseen || srv.life == frozen {
 			return false
 		}
-		m.stale, m.sinceEffect = true, false
+		e.observe(s)
+		in := e.clusters[s.r.cluster].Intent
+		m.stale, m.sinceBegun = true, in != nil
+		m.sinceSent = in != nil && in.Opening != nil
+		m.sinceDeadline = m.sinceSent && s.r.openExpired
 	case evUnstale:
 		if !m.stale {
 			return false
@@ -190,6 +251,7 @@ func (e *Explorer) links(s *state, ev event) bool {
 		if w.cut&(1<<x) != 0 {
 			return false
 		}
+		e.observe(s)
 		w.cut |= 1 << x
 	case evPart:
 		if !w.linked(x, y) {
@@ -242,14 +304,14 @@ func (e *Explorer) pass(s *state, which int) bool {
 	r := &s.r
 	c := e.clusters[r.cluster]
 	master := index(c.Master)
-	mm := &r.m[master]
+	mm, ok := &r.m[master], s.w.snapshot(master)
 	flag := []*bool{&r.silentLong, &r.openExpired, &r.noAckerLong, &r.repointLong, &r.youngLong}[which]
 	counting := []bool{
 		mm.reach == silent && !mm.stale,
 		c.Intent != nil && c.Intent.Opening != nil && c.Intent.Opened.IsZero(),
-		mm.reach == answers && !mm.ok.ro && mm.ok.armed && mm.ok.clients == 0,
+		mm.reach == answers && !ok.ro && ok.armed && ok.clients == 0,
 		c.Intent != nil && !c.Intent.Opened.IsZero(),
-		mm.reach == answers && mm.ok.ro && mm.ok.young,
+		mm.reach == answers && ok.ro && ok.young,
 	}[which]
 	if *flag || !counting {
 		return false
@@ -268,7 +330,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 // describe says an event in words.
 func (ev event) describe() string {
 	switch ev.k {
-	case evStep, evRepldCrash:
+	case evStep, evSlow, evRepldCrash, evSendCrash:
 		return kindWords[ev.k]
 	case evLong:
 		return kindWords[ev.k] + ": " + longs[ev.x]

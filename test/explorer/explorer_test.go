@@ -1,6 +1,9 @@
 package explorer
 
 import (
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,4 +24,21 @@ func search(t *testing.T, b Bounds) {
 
 func TestSmall(t *testing.T) {
 	search(t, Bounds{Servers: 3, Writes: 1, Faults: 1, Liveness: true})
+}
+
+// TestBounds searches the bounds of EXPLORE: servers,writes,faults,crashes.
+func TestBounds(t *testing.T) {
+	spec := os.Getenv("EXPLORE")
+	if spec == "" {
+		t.Skip("EXPLORE=servers,writes,faults,crashes[,states] is not set")
+	}
+	n := [5]int{}
+	for i, word := range strings.Split(spec, ",") {
+		v, err := strconv.Atoi(word)
+		if err != nil || i >= len(n) {
+			t.Fatalf("EXPLORE=%s", spec)
+		}
+		n[i] = v
+	}
+	search(t, Bounds{Servers: n[0], Writes: uint8(n[1]), Faults: uint8(n[2]), Crashes: uint8(n[3]), States: n[4], Liveness: true})
 }

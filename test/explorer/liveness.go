@@ -16,6 +16,7 @@ const patience = 120
 func (e *Explorer) heal(from *state) (broken, how string) {
 	s := *from
 	e.mend(&s)
+	e.observe(&s)
 	var trail []uint64
 	how = "-- everything is mended --\n" + e.show(&s)
 	for range patience {
@@ -62,7 +63,7 @@ func (e *Explorer) markHealed(trail []uint64) {
 func (e *Explorer) mend(s *state) {
 	s.w.cut, s.w.apart = 0, [maxServers]uint8{}
 	for x := range e.Servers {
-		s.w.s[x].life = up
+		s.w.s[x].life, s.w.s[x].lags = up, false
 		s.r.m[x].stale, s.r.m[x].ghost = false, effect{}
 	}
 	s.faults, s.crashes = 0, 0

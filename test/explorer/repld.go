@@ -64,8 +64,8 @@ func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 		m := &r.m[x]
 		for _, cmd := range cmds {
 			switch cmd.(type) {
-			case topology.BeginIntent:
-				m.sinceBegun, m.sinceSent, m.sinceDeadline = false, false, false
+			case topology.BeginIntent, topology.EndIntent:
+				m.sinceBegun, m.sinceSent, m.sinceDeadline, m.endedSince = false, false, false, false
 			case topology.SendOpening:
 				m.sinceSent, m.sinceDeadline = false, false
 			}
@@ -89,7 +89,7 @@ func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 // look probes one server.
 func (e *Explorer) look(s *state, x int) {
 	m, w := &s.r.m[x], &s.w
-	m.stale, m.sinceBegun, m.sinceSent, m.sinceDeadline, m.sinceEffect = false, true, true, true, true
+	m.stale, m.sinceBegun, m.sinceSent, m.sinceDeadline = false, false, false, false
 	srv := &w.s[x]
 	switch {
 	case w.cut&(1<<x) != 0 || srv.life == frozen:
@@ -178,6 +178,18 @@ func (e *Explorer) decide(r *repld) failover.Action {
 	return a
 }
 
+// forget leaves out of the state what the next step observes anew, so that
+// states which differ in nothing else are one. A server that is lost later was
+// observed just before.
+func (e *Explorer) forget(s *state) {
+	for x := range e.Servers {
+		m := &s.r.m[x]
+		if !m.stale && s.w.s[x].life == up && s.w.cut&(1<<x) == 0 {
+			m.ok, m.okAny, m.afterMaster, m.ceiling = snapshot{}, false, false, point{}
+		}
+	}
+}
+
 // step is one turn of repld's loop: observe, decide, journal, send.
 func (e *Explorer) step(s *state) (failover.Action, string) {
 	e.observe(s)
@@ -231,12 +243,12 @@ func first(a, b string) string {
 func (e *Explorer) finish(s *state, x int) string {
 	m := &s.r.m[x]
 	fx, broken, ok := m.running, "", false
-	m.running = effect{}
+	m.running, m.endedSince = effect{}, e.clusters[s.r.cluster].Intent != nil
 	switch srv := &s.w.s[x]; {
 	case fx.verb == verbProbe:
 		ok = true
 	case srv.life == frozen && s.w.cut&(1<<x) == 0:
-		if m.ghost.verb == verbNone { // else the session that kills it is stuck too
+		if m.ghost.verb == verbNone && !(fx.verb == verbOpen && s.r.openExpired) { // else the session that kills it is stuck too
 			m.ghost = fx
 		}
 	case srv.life == down || s.w.cut&(1<<x) != 0:
@@ -304,7 +316,7 @@ func (e *Explorer) crashRepld(s *state) {
 	s.r = repld{cluster: old.cluster, openExpired: old.openExpired, repointLong: old.repointLong}
 	for x := range s.r.m {
 		g := old.m[x].ghost
-		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && s.w.s[x].life != down {
+		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && !(fx.verb == verbOpen && old.openExpired) && s.w.s[x].life != down {
 			g = fx
 		}
 		s.r.m[x].ghost = g

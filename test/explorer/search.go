@@ -103,6 +103,7 @@ func (e *Explorer) start() (*state, error) {
 	s.w.ack(point{1, 1}, false)
 	s.r.announced = true
 	e.observe(s)
+	e.forget(s)
 	return s, nil
 }
 
@@ -124,51 +125,98 @@ func (e *Explorer) Search() (Result, error) {
 		s  state
 		id int32
 	}
-	level := []entry{{*s0, 0}}
+	layers := make([][]entry, e.Faults+2)
+	layers[0] = []entry{{*s0, 0}}
 	res := Result{Complete: true}
-	for len(level) > 0 {
-		var next []entry
-		for i := range level {
-			for _, ev := range e.events {
-				s := level[i].s
-				done, _, broken := e.apply(&s, ev)
-				if !done {
-					continue
+	for faults := range layers {
+		level, queued := layers[faults], map[uint64]struct{}{}
+		for len(level) > 0 {
+			var next []entry
+			for i := range level {
+				for _, ev := range e.events {
+					s := level[i].s
+					done, _, broken := e.apply(&s, ev)
+					if !done {
+						continue
+					}
+					if broken == "" {
+						broken = e.check(&s)
+					}
+					h := e.hash(&s)
+					if _, known := seen[h]; known && broken == "" {
+						continue
+					}
+					if ev.fault() && broken == "" {
+						if _, known := queued[h]; known {
+							continue
+						}
+						queued[h] = struct{}{}
+						// It may yet be met with fewer faults: mark it when its turn comes.
+						nodes = append(nodes, node{level[i].id, ev})
+						layers[faults+1] = append(layers[faults+1], entry{s, int32(len(nodes) - 1)})
+						continue
+					}
+					seen[h] = struct{}{}
+					nodes = append(nodes, node{level[i].id, ev})
+					id := int32(len(nodes) - 1)
+					if v := e.examine(&s, broken, nodes, id); v != nil {
+						res.Violation = v
+						return e.sum(res, seen), nil
+					}
+					next = append(next, entry{s, id})
 				}
-				if broken == "" {
-					broken = e.check(&s)
+				if e.Bounds.States > 0 && len(seen) >= e.Bounds.States {
+					res.Complete = false
+					return e.sum(res, seen), nil
 				}
-				h := e.hash(&s)
-				if _, known := seen[h]; known && broken == "" {
+			}
+			level = next
+			res.Depth++
+		}
+		if faults+1 < len(layers) {
+			fresh := layers[faults+1][:0]
+			for _, en := range layers[faults+1] {
+				h := e.hash(&en.s)
+				if _, known := seen[h]; known {
 					continue
 				}
 				seen[h] = struct{}{}
-				id := int32(len(nodes))
-				nodes = append(nodes, node{level[i].id, ev})
-				heal := ""
-				if broken == "" && e.Liveness {
-					broken, heal = e.heal(&s)
+				if v := e.examine(&en.s, "", nodes, en.id); v != nil {
+					res.Violation = v
+					return e.sum(res, seen), nil
 				}
-				if broken != "" {
-					res.States, res.Decisions = len(nodes), len(e.decided)
-					res.Violation = &Violation{What: broken, Transcript: e.transcript(nodes, id) + heal + "violated: " + broken + "\n"}
-					return res, nil
-				}
-				next = append(next, entry{s, id})
+				fresh = append(fresh, en)
 			}
-			if e.Bounds.States > 0 && len(nodes) >= e.Bounds.States {
-				res.States, res.Decisions, res.Complete = len(nodes), len(e.decided), false
-				return res, nil
-			}
+			layers[faults+1], layers[faults] = fresh, nil
 		}
-		level = next
-		res.Depth++
 	}
-	res.States, res.Decisions = len(nodes), len(e.decided)
-	return res, nil
+	return e.sum(res, seen), nil
 }
 
-func (e *Explorer) hash(s *state) uint64 { return maphash.Comparable(e.seed, *s) }
+func (e *Explorer) sum(res Result, seen map[uint64]struct{}) Result {
+	res.States, res.Decisions = len(seen), len(e.decided)
+	return res
+}
+
+// examine makes a violation of what an event broke, or of what the state is.
+func (e *Explorer) examine(s *state, broken string, nodes []node, id int32) *Violation {
+	heal := ""
+	if broken == "" && e.Liveness {
+		broken, heal = e.heal(s)
+	}
+	if broken == "" {
+		return nil
+	}
+	return &Violation{What: broken, Transcript: e.transcript(nodes, id) + heal + "violated: " + broken + "\n"}
+}
+
+// hash leaves out how many faults were spent: states are visited in the order of
+// faults, so that each is first met with the fewest, which leaves most to come.
+func (e *Explorer) hash(s *state) uint64 {
+	key := *s
+	key.faults = 0
+	return maphash.Comparable(e.seed, key)
+}
 
 // transcript replays the way to a node and tells it.
 func (e *Explorer) transcript(nodes []node, id int32) string {
@@ -184,7 +232,7 @@ func (e *Explorer) transcript(nodes []node, id int32) string {
 	for i := len(path) - 1; i >= 0; i-- {
 		_, a, _ := e.apply(s, path[i])
 		fmt.Fprintf(&b, "%2d %s", len(path)-i, path[i].describe())
-		if path[i].k == evStep {
+		if k := path[i].k; k == evStep || k == evSlow || k == evSendCrash {
 			fmt.Fprintf(&b, ": %s", tell(a))
 		}
 		fmt.Fprintf(&b, "\n%s", e.show(s))

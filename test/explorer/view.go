@@ -34,8 +34,9 @@ type memory struct {
 	ok    snapshot
 	okAny bool
 	reach reach
-	// What the latest probe began after.
-	sinceBegun, sinceSent, sinceDeadline, sinceEffect bool
+	// What the latest probe of a server with a stale view began after. (Others are
+	// observed anew at each step.)
+	sinceBegun, sinceSent, sinceDeadline bool
 	// stale: the view of it is not refreshed. afterMaster: it was last answered
 	// later than the master was.
 	stale, afterMaster bool
@@ -43,6 +44,7 @@ type memory struct {
 	running            effect
 	last               verb
 	failed             uint8
+	endedSince         bool // the last effect ended since the intent began
 	// ghost is a statement that was sent and not answered; it may still run.
 	ghost effect
 }
@@ -110,8 +112,8 @@ func (e *Explorer) input(r *repld) failover.Input {
 		v.Servers[name(x)] = e.serverView(r, x, x == master, &r.m[master])
 		if m.running.verb != verbNone || m.last != verbNone {
 			fx := failover.Effect{Running: kinds[m.running.verb], Last: kinds[m.last], Failed: int(m.failed), At: now.Add(-time.Hour)}
-			if !m.sinceEffect {
-				fx.At = now
+			if m.endedSince {
+				fx.At = now.Add(-30 * time.Second)
 			}
 			effects[name(x)] = fx
 		}

@@ -67,6 +67,7 @@ type server struct {
 	fetch          uint8 // source of the rescue connection
 	fetchOn        bool
 	pendingTouched bool // some pending transaction was applied by another way
+	lags           bool // its SQL thread is slow: it applies by evApply only
 }
 
 func (s *server) pending() bool { return s.relay.n > s.pos.seq }
@@ -205,6 +206,17 @@ func (w *world) receive(x int) bool {
 	return true
 }
 
+// settle lets happen what nothing delays: handshakes, and applying by a SQL
+// thread that does not lag. (A delayed handshake is a cut link.)
+func (w *world) settle() {
+	for moved := true; moved; {
+		moved = false
+		for x := range w.s {
+			moved = w.connect(x) || !w.s[x].lags && w.apply(x) || moved
+		}
+	}
+}
+
 // apply runs the next transaction of the relay log.
 func (w *world) apply(x int) bool {
 	s := &w.s[x]
@@ -218,12 +230,12 @@ func (w *world) apply(x int) bool {
 		return true
 	}
 	s.relay.id[k-1] = 0
-	s.settle()
+	s.tidy()
 	return true
 }
 
-// settle forgets a relay log that is wholly applied.
-func (s *server) settle() {
+// tidy forgets a relay log that is wholly applied.
+func (s *server) tidy() {
 	if s.relay.n <= s.pos.seq {
 		s.relay = history{}
 	}
@@ -261,7 +273,7 @@ func (w *world) fetchNext(x int) bool {
 	if double {
 		s.relay.id[k-1] = 0
 		s.pendingTouched = s.pending()
-		s.settle()
+		s.tidy()
 	}
 	return true
 }
@@ -273,7 +285,7 @@ func (w *world) crash(x int) {
 	s.io, s.sql, s.ioErr, s.sqlErr = no, no, false, false
 	s.got, s.gotShown, s.acker, s.acking = point{}, false, false, false
 	s.armed, s.gaveUp, s.fetchOn, s.ro, s.young = false, false, false, true, true
-	s.pendingTouched = false
+	s.pendingTouched, s.lags = false, false
 	for i := range w.s {
 		if t := &w.s[i]; t.src == uint8(x+1) && t.io == yes {
 			t.io = connecting
