@@ -148,7 +148,6 @@ func (s *slaveSession) apply(ctx context.Context, plan Plan) error {
 func (s *slaveSession) serverRecord() topology.Server {
 	srv := s.session.record(topology.RoleSlave)
 	srv.Source, srv.Delay, srv.ReplicateDoDB, srv.SkipErrors = s.slave.Master.Name, s.req.Delay, s.req.ReplicateDoDB, s.req.SkipErrors
-	srv.CAPEM = string(s.caPEM)
 	if old := s.env.Cluster.Servers[srv.Name]; old != nil {
 		srv.AddedAt = old.AddedAt
 	}
