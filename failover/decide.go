@@ -167,10 +167,9 @@ func (d *decider) begin(why []string) Action {
 		a.Why, a.RecheckIn = why, d.windowLeft()
 		return a
 	}
-	mv := d.v.Servers[d.c.Master]
 	in := &topology.Intent{
 		Kind: topology.IntentFailover, Epoch: d.c.Epoch + 1, OldMaster: d.c.Master,
-		Symptom: d.in.Verdict.Since, Begun: d.now, Bound: d.bound(), ArmedSeen: mv.ArmedAt,
+		Symptom: d.in.Verdict.Since, Begun: d.now, Bound: d.bound(), ArmedSeen: d.armedSeen(),
 	}
 	if in.Symptom.IsZero() {
 		in.Symptom = d.now
@@ -185,9 +184,20 @@ func (d *decider) begin(why []string) Action {
 // armedAt tells whether the master is known to have waited for an acker with
 // every commit until the given moment.
 func (d *decider) armedAt(t time.Time) bool {
-	mv := d.v.Servers[d.c.Master]
+	seen := d.armedSeen()
 	return d.c.Durability != topology.Async && d.c.DurabilityState == topology.DurabilityArmed &&
-		!mv.ArmedAt.IsZero() && t.Sub(mv.ArmedAt) <= d.p.ServerTimeout
+		!seen.IsZero() && t.Sub(seen) <= d.p.ServerTimeout
+}
+
+// armedSeen is the last time that the master was seen armed, by this process or
+// by one before it. (A server degrades by itself only after ServerTimeout
+// without an acker, and nobody but repld degrades it otherwise.)
+func (d *decider) armedSeen() time.Time {
+	seen := d.c.ArmedSeen
+	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.ArmedAt.After(seen) {
+		seen = mv.ArmedAt
+	}
+	return seen
 }
 
 // beginRules are the rules for beginning a failover of a lost master.

@@ -53,9 +53,12 @@ type Cluster struct {
 	// and owes a start. Threads that a person stopped are left alone.
 	Stopped []string `json:"stopped,omitempty"`
 	// MasterSeen is the highest transaction seen from the recorded master; a
-	// restarted master that is behind it has lost data. It is refreshed at
-	// changes of topology, not at each transaction: the monitor's memory is fresher while repld runs.
+	// restarted master that is behind it has lost data. ArmedSeen is when the
+	// master was last seen to wait for an acker with every commit. Both are
+	// written now and then, for a repld that is started after a loss; while it
+	// runs, the monitor's memory is fresher.
 	MasterSeen gtid.GTID `json:"master_seen"`
+	ArmedSeen  time.Time `json:"armed_seen,omitzero"`
 	// Broken is the evidence of the last loss of a master, kept until its former
 	// master is back or removed: it decides whether transactions that nobody
 	// else has can have been acknowledged.

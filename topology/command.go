@@ -307,7 +307,7 @@ func (c RecordOpened) apply(st *State) error {
 	}
 	in.Opened, cl.OpenedAt = c.At, c.At
 	cl.Stopped = without(cl.Stopped, s.Name)
-	cl.DurabilityState, cl.DurabilitySince = DurabilityDegraded, c.At
+	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = DurabilityDegraded, c.At, time.Time{}
 	if in.Opening.Armed {
 		cl.DurabilityState = DurabilityArmed
 	}

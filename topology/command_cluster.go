@@ -25,15 +25,17 @@ func (c SetDurabilityState) apply(st *State) error {
 	if cl.Intent != nil && c.State == DurabilityDegraded {
 		return fmt.Errorf("cluster %q cannot degrade: %w", c.Cluster, ErrIntentOpen)
 	}
-	cl.DurabilityState, cl.DurabilitySince = c.State, c.At
+	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = c.State, c.At, time.Time{}
 	return nil
 }
 
-// NoteSeen remembers the highest transaction seen from the recorded master. It
-// never goes back, and never leaves the lineage.
+// NoteSeen remembers the highest transaction seen from the recorded master, and
+// when it was last seen to wait for an acker with every commit (zero: not). The
+// one never goes back or leaves the lineage, the other never goes back.
 type NoteSeen struct {
 	Cluster string
 	GTID    gtid.GTID
+	Armed   time.Time
 }
 
 func (c NoteSeen) cluster() string  { return c.Cluster }
@@ -45,6 +47,9 @@ func (c NoteSeen) apply(st *State) error {
 	}
 	if cl.Lineage.Has(c.GTID) && c.GTID.Seq > cl.MasterSeen.Seq {
 		cl.MasterSeen = c.GTID
+	}
+	if c.Armed.After(cl.ArmedSeen) {
+		cl.ArmedSeen = c.Armed
 	}
 	return nil
 }

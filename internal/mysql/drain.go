@@ -37,6 +37,9 @@ func (s *Server) DrainRelayLog(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := s.applySerially(ctx, c); err != nil {
+			return err
+		}
 		if found {
 			err = c.Exec(ctx, "CHANGE MASTER TO RELAY_LOG_FILE = ?, RELAY_LOG_POS = ?, MASTER_USE_GTID = no", file, pos)
 		} else {
@@ -51,6 +54,38 @@ func (s *Server) DrainRelayLog(ctx context.Context) error {
 		}
 		return sqlRuns(ctx, c)
 	})
+}
+
+// applySerially switches the parallel applier off for a drain: 10.11.19 crashes
+// (SIGSEGV in Relay_log_info::inc_group_relay_log_pos) when it applies in
+// parallel by file and position without knowing the source's file name. The SQL
+// thread is down.
+func (s *Server) applySerially(ctx context.Context, c *effectConn) error {
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.slave_parallel_mode AS mode")
+	if err != nil {
+		return err
+	}
+	if mode := row.String("mode"); !strings.EqualFold(mode, "none") {
+		s.mu.Lock()
+		s.parallelMode = mode
+		s.mu.Unlock()
+	}
+	return c.Exec(ctx, "SET GLOBAL slave_parallel_mode = 'none'")
+}
+
+// applyAsBefore undoes applySerially; the SQL thread is down. If the process
+// that drained is gone, the server's default is taken.
+func (s *Server) applyAsBefore(ctx context.Context, c *effectConn, row *Row) error {
+	if row == nil || row.String("Using_Gtid") != "No" {
+		return nil // it was not drained
+	}
+	s.mu.Lock()
+	mode := s.parallelMode
+	s.mu.Unlock()
+	if mode == "" {
+		return c.Exec(ctx, "SET GLOBAL slave_parallel_mode = DEFAULT")
+	}
+	return c.Exec(ctx, "SET GLOBAL slave_parallel_mode = ?", mode)
 }
 
 // sqlRuns waits until the SQL thread runs, and gives its error if it stopped.
