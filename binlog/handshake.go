@@ -122,11 +122,10 @@ func (l *link) dump(after gtid.Position, noWait bool, keep uint32) (*dump, error
 	}
 	// From here on go-mysql's connection is not read again: see wire. What is
 	// inside of it is the socket, or the TLS session over it.
-	pace := paceBusy
-	if noWait {
-		pace = 0
+	if !noWait {
+		l.paced.pace.Store(int64(paceBusy))
 	}
-	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence, pace), crc: l.crc, keep: keep}, nil
+	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence), crc: l.crc, keep: keep}, nil
 }
 
 // register shows the stream in SHOW SLAVE HOSTS.

@@ -17,18 +17,6 @@ const wireBuffer = 32 << 10
 // maxPacket is the payload length that says "more of this follows".
 const maxPacket = 1<<24 - 1
 
-// paceBusy is how long a reader that nobody waits for leaves a busy server
-// alone between two reads, so that several transactions come with one wake-up:
-// waking up costs far more than reading. It delays what is seen under load by as
-// much, and the sight of a dead server too. An acker must not use it.
-//
-// paceBelow is the size of a read from which on there is work enough anyway:
-// a reader that catches up is not slowed down.
-const (
-	paceBusy  = 4 * time.Millisecond
-	paceBelow = 8 << 10
-)
-
 var errSequence = errors.New("packets out of order")
 
 // timedConn gives every read from the socket its deadline, and remembers when
@@ -37,13 +25,8 @@ var errSequence = errors.New("packets out of order")
 type timedConn struct {
 	conn    net.Conn
 	silence time.Duration
-	// pace is the least time between two small reads; 0 reads at once.
-	pace time.Duration
-	// size is that of the last read, gap the time between the last two.
-	size  int
-	gap   time.Duration
-	at    time.Time
-	until time.Time // the deadline that is set
+	at      time.Time
+	until   time.Time // the deadline that is set
 	// began and heard let others see at, as nanoseconds after began.
 	began time.Time
 	heard atomic.Int64
@@ -62,12 +45,8 @@ func (c *timedConn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if c.gap < 2*c.pace && c.size < paceBelow {
-		time.Sleep(c.pace)
-	}
 	n, err := c.conn.Read(p)
-	now := time.Now()
-	c.gap, c.at, c.size = now.Sub(c.at), now, n
+	c.at = time.Now()
 	if n > 0 {
 		c.heard.Store(int64(c.at.Sub(c.began)))
 	}
@@ -87,9 +66,9 @@ type wire struct {
 }
 
 // newWire reads the answer to a command: its first packet has sequence 1.
-func newWire(conn net.Conn, silence, pace time.Duration) *wire {
+func newWire(conn net.Conn, silence time.Duration) *wire {
 	now := time.Now()
-	src := &timedConn{conn: conn, silence: silence, pace: pace, gap: silence, at: now, until: now, began: now}
+	src := &timedConn{conn: conn, silence: silence, at: now, until: now, began: now}
 	return &wire{src: src, br: bufio.NewReaderSize(src, wireBuffer), seq: 1}
 }
 

@@ -25,7 +25,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := rig.Build(context.Background(), dir, true); err != nil {
+	if err := rig.Build(context.Background(), dir, os.Getenv("REPLD_NO_RACE") == ""); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
