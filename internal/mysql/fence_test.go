@@ -47,7 +47,8 @@ func (n *node) running(like, count string) {
 	mariadb.Eventually(n.t, 10*time.Second, func() error {
 		got := n.MustValue(n.t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE ?", like)
 		if got != count {
-			return fmt.Errorf("%s sessions run %s, want %s", got, like, count)
+			all, err := n.Rows(bounded(n.t), "SELECT ID, USER, COMMAND, TIME, STATE, INFO FROM information_schema.PROCESSLIST")
+			return fmt.Errorf("%s sessions run %s, want %s: %v %v", got, like, count, all, err)
 		}
 		return nil
 	})
