@@ -41,7 +41,7 @@ func (d *decider) keepArmed(mv *health.ServerView, semi health.SemiSync) (Action
 		// An acker is connected and the server still does not wait: it timed out
 		// by itself. It waits again by itself once the acker has caught up.
 		return Action{Kind: KindJournal, Why: []string{"the server stopped waiting for acknowledgements by itself"},
-			Journal: []topology.Command{topology.SetDurabilityState{Cluster: d.c.Name, State: topology.DurabilityDegraded, At: d.now}}}, true
+			Journal: []topology.Command{d.degraded()}}, true
 	}
 	if !mv.WaitingSince.IsZero() && d.now.Sub(mv.WaitingSince) >= nudgeAfter && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}, Why: []string{fmt.Sprintf(
@@ -56,8 +56,15 @@ func (d *decider) degrade(why string) (Action, bool) {
 	if a.Kind != KindDisarm {
 		return a, false
 	}
-	a.Journal = []topology.Command{topology.SetDurabilityState{Cluster: d.c.Name, State: topology.DurabilityDegraded, At: d.now}}
+	a.Journal = []topology.Command{d.degraded()}
 	return a, true
+}
+
+// degraded is the journal of a degrading. What was acknowledged before it may
+// be on an acker that is out of reach, and stays promised.
+func (d *decider) degraded() topology.Command {
+	return topology.SetDurabilityState{Cluster: d.c.Name, State: topology.DurabilityDegraded, At: d.now,
+		Promised: d.v.Servers[d.c.Master].Last.BinlogPos.Of(d.domain)}
 }
 
 // tryArm arms the master once an acker streams, and journals it once it is

@@ -312,6 +312,10 @@ func (c RecordOpened) apply(st *State) error {
 		cl.DurabilityState = DurabilityArmed
 	}
 	if in.Kind == IntentReopen {
+		if !in.Opening.Armed {
+			// An acker that is out of reach may hold what it promised before.
+			cl.raiseFloor(in.Opening.Applied)
+		}
 		return nil
 	}
 	era := gtid.Era{Epoch: in.Epoch, Domain: cl.Lineage.Domain(), Server: s.Identity.ServerID, First: in.Opening.Applied.Seq + 1}

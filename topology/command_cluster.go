@@ -13,6 +13,9 @@ type SetDurabilityState struct {
 	Cluster string
 	State   DurabilityState
 	At      time.Time
+	// Promised, when the master is degraded, is its position then: what an acker
+	// that is out of reach now may hold, and nobody else. It raises the floor.
+	Promised gtid.GTID
 }
 
 func (c SetDurabilityState) cluster() string  { return c.Cluster }
@@ -26,7 +29,15 @@ func (c SetDurabilityState) apply(st *State) error {
 		return fmt.Errorf("cluster %q cannot degrade: %w", c.Cluster, ErrIntentOpen)
 	}
 	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = c.State, c.At, time.Time{}
+	cl.raiseFloor(c.Promised)
 	return nil
+}
+
+// raiseFloor never lowers the floor, and never takes it off the lineage.
+func (c *Cluster) raiseFloor(g gtid.GTID) {
+	if c.Lineage.Has(g) && g.Seq > c.Floor.Seq {
+		c.Floor = g
+	}
 }
 
 // NoteSeen remembers the highest transaction seen from the recorded master, and

@@ -26,13 +26,14 @@ func TestSmall(t *testing.T) {
 	search(t, Bounds{Servers: 3, Writes: 1, Faults: 1, Liveness: true})
 }
 
-// TestBounds searches the bounds of EXPLORE: servers,writes,faults,crashes.
+// TestBounds searches the bounds of EXPLORE: servers,writes,faults,crashes, then
+// the most states (0: all), and a mask of the kinds of event to leave out.
 func TestBounds(t *testing.T) {
 	spec := os.Getenv("EXPLORE")
 	if spec == "" {
-		t.Skip("EXPLORE=servers,writes,faults,crashes[,states] is not set")
+		t.Skip("EXPLORE=servers,writes,faults,crashes[,states[,without]] is not set")
 	}
-	n := [5]int{}
+	n := [6]int{}
 	for i, word := range strings.Split(spec, ",") {
 		v, err := strconv.Atoi(word)
 		if err != nil || i >= len(n) {
@@ -40,5 +41,5 @@ func TestBounds(t *testing.T) {
 		}
 		n[i] = v
 	}
-	search(t, Bounds{Servers: n[0], Writes: uint8(n[1]), Faults: uint8(n[2]), Crashes: uint8(n[3]), States: n[4], Liveness: true})
+	search(t, Bounds{Servers: n[0], Writes: uint8(n[1]), Faults: uint8(n[2]), Crashes: uint8(n[3]), States: n[4], Without: uint32(n[5]), Liveness: true})
 }
