@@ -138,8 +138,10 @@ func (f *follower) serverID() uint32 {
 	return id
 }
 
-// lag fills in how far a server is behind; it is called by the monitor.
-func (f *follower) lag(sv *health.ServerView, now time.Time) {
+// lag fills in how far a server is behind; it is called by the monitor. Where
+// the stream has not yet seen what the master was observed to have, a slave that
+// has all that the stream saw is behind by an unknown time, not by none.
+func (f *follower) lag(sv, master *health.ServerView, now time.Time) {
 	if sv.LastOK.Reach != health.ReachOK {
 		return
 	}
@@ -158,6 +160,9 @@ func (f *follower) lag(sv *health.ServerView, now time.Time) {
 		received = max(received, st.Received.Of(domain).Seq)
 	}
 	sv.LagApplied = age(binlog.LagOf(f.ring, applied, f.hearing, now, f.silence))
+	if has := master.LastOK.BinlogPos.Of(domain).Seq; has > f.ring.Last() && has > applied && applied >= f.ring.Last() {
+		sv.LagApplied = nil
+	}
 	got := binlog.LagOf(f.ring, received, f.hearing, now, 24*time.Hour)
 	got.Known = got.Known || !got.AtLeast && got.Transactions > 0
 	sv.LagReceived = age(got)
