@@ -166,6 +166,9 @@ func (l *Loop) step(ctx, effects context.Context) time.Duration {
 		a := Decide(in)
 		l.remember(in, a)
 		if a.Kind == KindWait {
+			// An order that cannot be followed now is void: carried out later, when
+			// the person has long turned to something else, it would be a surprise.
+			l.order = nil
 			return a.RecheckIn
 		}
 		if !l.perform(effects, in, a) {
