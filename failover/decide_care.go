@@ -289,6 +289,19 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
 }
 
+// openingPending waits while an opening of a master that was lost meanwhile
+// could still open it: nobody else may be chosen before.
+func (d *decider) openingPending(in *topology.Intent) (Action, bool) {
+	switch {
+	case in.Opening == nil:
+	case d.in.Effects[in.Opening.Server].Running != "":
+		return wait(0, in.Opening.Server+" may still be opened: the statement is under way"), true
+	case d.in.Verdict.State == health.StateHung && d.now.Before(in.Opening.Deadline):
+		return wait(in.Opening.Deadline.Sub(d.now), in.Opening.Server+" may still be opened: the statement has not expired"), true
+	}
+	return Action{}, false
+}
+
 // reopen opens the recorded master again.
 func (d *decider) reopen(in *topology.Intent) Action {
 	name := d.c.Master
@@ -301,6 +314,9 @@ func (d *decider) reopen(in *topology.Intent) Action {
 	case !in.Opened.IsZero():
 		return end(topology.ResultDone, name+" is open again")
 	case d.in.Verdict.Lost():
+		if a, acts := d.openingPending(in); acts {
+			return a
+		}
 		return end(topology.ResultFailed, "the master was lost again while it was being opened")
 	case in.Opening != nil:
 		return d.confirmOpening(in)
