@@ -237,6 +237,9 @@ func (d *decider) follow(m *member) Follow {
 func (d *decider) rejoin() (Action, bool) {
 	for _, name := range d.c.Names() {
 		s, sv := d.c.Servers[name], d.v.Servers[name]
+		if s.Reseeding && name != d.c.Master && sv.Reachable() && d.ready(name, KindRejoin) {
+			return Action{Kind: KindRejoin, Servers: []string{name}, Why: []string{"it is to be made a copy of the master"}}, true
+		}
 		if name == d.c.Master || s.Joining || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
 			continue
 		}
@@ -286,6 +289,19 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
 }
 
+// openingPending waits while an opening of a master that was lost meanwhile
+// could still open it: nobody else may be chosen before.
+func (d *decider) openingPending(in *topology.Intent) (Action, bool) {
+	switch {
+	case in.Opening == nil:
+	case d.in.Effects[in.Opening.Server].Running != "":
+		return wait(0, in.Opening.Server+" may still be opened: the statement is under way"), true
+	case d.in.Verdict.State == health.StateHung && d.now.Before(in.Opening.Deadline):
+		return wait(in.Opening.Deadline.Sub(d.now), in.Opening.Server+" may still be opened: the statement has not expired"), true
+	}
+	return Action{}, false
+}
+
 // reopen opens the recorded master again.
 func (d *decider) reopen(in *topology.Intent) Action {
 	name := d.c.Master
@@ -298,6 +314,9 @@ func (d *decider) reopen(in *topology.Intent) Action {
 	case !in.Opened.IsZero():
 		return end(topology.ResultDone, name+" is open again")
 	case d.in.Verdict.Lost():
+		if a, acts := d.openingPending(in); acts {
+			return a
+		}
 		return end(topology.ResultFailed, "the master was lost again while it was being opened")
 	case in.Opening != nil:
 		return d.confirmOpening(in)

@@ -186,6 +186,10 @@ type Server struct {
 	// Joining is true while init slave or a re-seed is under way: no automatic
 	// action touches the server meanwhile and it counts for nothing.
 	Joining bool `json:"joining,omitempty"`
+	// Reseeding is true from the moment that a member's data is given up until it
+	// is a copy of the master's again, whatever happens in between: what it holds
+	// meanwhile may be half of a copy.
+	Reseeding bool `json:"reseeding,omitempty"`
 	// Diverged holds the extra transactions that keep the server out; empty
 	// normally.
 	Diverged []gtid.GTID `json:"diverged,omitempty"`

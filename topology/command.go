@@ -255,7 +255,7 @@ type SendOpening struct {
 func (c SendOpening) cluster() string  { return c.Cluster }
 func (c SendOpening) structural() bool { return false }
 func (c SendOpening) apply(st *State) error {
-	_, in, err := st.intent(c.Cluster, c.Intent)
+	cl, in, err := st.intent(c.Cluster, c.Intent)
 	if err != nil {
 		return err
 	}
@@ -264,6 +264,12 @@ func (c SendOpening) apply(st *State) error {
 	}
 	o := c.Opening
 	in.Opening = &o
+	if in.Kind == IntentReopen && !o.Armed {
+		// It may go on without an acker from now on. An acker that is out of reach
+		// may hold what was promised before.
+		cl.DurabilityState, cl.DurabilitySince = DurabilityDegraded, o.Sent
+		cl.raiseFloor(o.Applied)
+	}
 	return nil
 }
 
@@ -312,10 +318,6 @@ func (c RecordOpened) apply(st *State) error {
 		cl.DurabilityState = DurabilityArmed
 	}
 	if in.Kind == IntentReopen {
-		if !in.Opening.Armed {
-			// An acker that is out of reach may hold what it promised before.
-			cl.raiseFloor(in.Opening.Applied)
-		}
 		return nil
 	}
 	era := gtid.Era{Epoch: in.Epoch, Domain: cl.Lineage.Domain(), Server: s.Identity.ServerID, First: in.Opening.Applied.Seq + 1}

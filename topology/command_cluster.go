@@ -139,6 +139,28 @@ func (c MarkJoining) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.Joining = c.Joining })
 }
 
+// MarkReseeding records that a member's data is about to be given up for a copy
+// of the master's, or that the copy is complete. What the member alone had was
+// saved before.
+type MarkReseeding struct {
+	Cluster, Server string
+	Reseeding       bool
+}
+
+func (c MarkReseeding) cluster() string  { return c.Cluster }
+func (c MarkReseeding) structural() bool { return true }
+func (c MarkReseeding) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		s.Reseeding, s.Joining = c.Reseeding, c.Reseeding
+		if !c.Reseeding {
+			s.Diverged = nil
+			if cl.Broken != nil && cl.Broken.Master == c.Server {
+				cl.Broken = nil
+			}
+		}
+	})
+}
+
 // SetPause stops automatic action until a time (zero: without limit), or lets
 // it go on, which also acknowledges a block_window.
 type SetPause struct {

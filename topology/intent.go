@@ -95,7 +95,8 @@ const (
 	OpDegrade    OperationKind = "degrade"
 	OpRearm      OperationKind = "rearm"
 	OpDurability OperationKind = "durability"
-	OpReopen     OperationKind = "reopen"
+	// OpRestart: the master restarted by itself and was opened again.
+	OpRestart OperationKind = "restart"
 )
 
 // Result is how an operation ended.

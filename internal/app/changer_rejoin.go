@@ -75,27 +75,38 @@ func (ch *changer) startAgain(ctx context.Context, cluster string, r api.RejoinR
 	if err := ch.store.Apply(topology.OweStart{Cluster: cluster, Server: r.Name}); err != nil {
 		return nil, err
 	}
+	if err := ch.awaitFollowing(ctx, cluster, r.Name, startLimit); err != nil {
+		return nil, err
+	}
+	id := ch.operation(topology.Operation{Cluster: cluster, Kind: topology.OpRejoin, Server: r.Name, StartedAt: begun, Detail: "its threads were started"})
+	return &api.Result{Changed: true, Operation: id, Text: r.Name + " follows the master again"}, nil
+}
+
+const startLimit = 30 * time.Second
+
+// awaitFollowing waits until a server is seen following the master; limit 0
+// waits as long as the context allows.
+func (ch *changer) awaitFollowing(ctx context.Context, cluster, name string, limit time.Duration) error {
+	begun := time.Now()
 	for {
 		_, report, ok := ch.guards.Report(cluster)
-		if state := report.Servers[r.Name].State; ok && (state == "streaming" || state == "catching_up") {
-			id := ch.operation(topology.Operation{Cluster: cluster, Kind: topology.OpRejoin, Server: r.Name, StartedAt: begun, Detail: "its threads were started"})
-			return &api.Result{Changed: true, Operation: id, Text: r.Name + " follows the master again"}, nil
+		if state := report.Servers[name].State; ok && (state == "streaming" || state == "catching_up") {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("rejoin %s: %w", r.Name, ctx.Err())
+			return fmt.Errorf("rejoin %s: %w", name, ctx.Err())
 		case <-time.After(20 * time.Millisecond):
 		}
-		if time.Since(begun) > startLimit {
-			return nil, &fault.Error{Kind: fault.Timeout, Code: "timeout", What: "the server does not follow yet", Server: r.Name,
+		if limit > 0 && time.Since(begun) > limit {
+			return &fault.Error{Kind: fault.Timeout, Code: "timeout", What: "the server does not follow yet", Server: name,
 				State: "repld goes on trying", Do: "replctl status"}
 		}
 	}
 }
 
-const startLimit = 30 * time.Second
-
-// rejoinByCopy saves what a server has alone and makes it a copy of the master.
+// rejoinByCopy saves what a server has alone and lets the loop make it a copy
+// of the master.
 func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Cluster, r api.RejoinRequest, p api.Progress) (*api.Result, error) {
 	question := fmt.Sprintf("Replace all data on %s with a copy of %s's?", r.Name, c.Master)
 	if r.DryRun {
@@ -109,29 +120,28 @@ func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Clust
 			Do: "answer yes, or give --yes"}
 	}
 	begun := time.Now()
-	op, err := ch.store.NewOperation(topology.Operation{Cluster: c.Name, Kind: topology.OpRejoin, Result: topology.ResultRunning,
-		Server: r.Name, Epoch: c.Epoch, StartedAt: begun, Evidence: []string{"ordered by hand"}})
-	if err != nil {
+	op := topology.Operation{Cluster: c.Name, Kind: topology.OpRejoin, Server: r.Name, Epoch: c.Epoch, StartedAt: begun, Evidence: []string{"ordered by hand"}}
+	in, report, _ := ch.guards.Report(c.Name)
+	if report.Servers[r.Name].State == "diverged" && len(c.Servers[r.Name].Diverged) == 0 && in.View.Servers[r.Name].Last.Slave == nil {
+		index, err := (&rejoiner{g: g, dataDir: ch.cfg.DataDir, reseed: ch}).save(ctx, c, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(index.Transactions), index.Dir))
+	}
+	if err := ch.store.Apply(topology.MarkReseeding{Cluster: c.Name, Server: r.Name, Reseeding: true}); err != nil {
 		return nil, err
 	}
-	err = (&rejoiner{g: g, dataDir: ch.cfg.DataDir, reseed: ch}).discard(ctx, c, r.Name, op, p)
-	total := millis(time.Since(begun))
-	op.EndedAt, op.TotalMS, op.Result = time.Now(), &total, topology.ResultDone
-	if err != nil {
-		op.Result, op.Detail = topology.ResultFailed, err.Error()
-	}
-	if saveErr := ch.store.SaveOperation(op); err == nil {
-		err = saveErr
-	}
-	if err != nil {
+	p(api.Event{Step: "reseed", Server: r.Name, Status: "start", Text: "copy the data of " + c.Master})
+	if err := ch.awaitFollowing(ctx, c.Name, r.Name, 0); err != nil {
 		return nil, err
 	}
-	return &api.Result{Changed: true, Operation: op.ID, Text: r.Name + " is a copy of " + c.Master + " again and follows it"}, nil
+	return &api.Result{Changed: true, Operation: ch.operation(op), Text: r.Name + " is a copy of " + c.Master + " again and follows it"}, nil
 }
 
 // reseed implements reseeder.
-func (ch *changer) reseed(ctx context.Context, cluster, server string, p api.Progress) error {
-	_, err := ch.provisioner(p).Reseed(ctx, provision.ReseedRequest{Cluster: cluster, Server: server})
+func (ch *changer) reseed(ctx context.Context, cluster, server string) error {
+	_, err := ch.provisioner(nil).Reseed(ctx, provision.ReseedRequest{Cluster: cluster, Server: server})
 	return err
 }
 

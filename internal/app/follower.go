@@ -159,9 +159,13 @@ func (f *follower) lag(sv, master *health.ServerView, now time.Time) {
 	} else {
 		received = max(received, st.Received.Of(domain).Seq)
 	}
-	sv.LagApplied = age(binlog.LagOf(f.ring, applied, f.hearing, now, f.silence))
+	lag := binlog.LagOf(f.ring, applied, f.hearing, now, f.silence)
+	sv.LagApplied = age(lag)
+	if lag.Known && !lag.AtLeast {
+		sv.LagBytes = &lag.Bytes
+	}
 	if has := master.LastOK.BinlogPos.Of(domain).Seq; has > f.ring.Last() && has > applied && applied >= f.ring.Last() {
-		sv.LagApplied = nil
+		sv.LagApplied, sv.LagBytes = nil, nil
 	}
 	got := binlog.LagOf(f.ring, received, f.hearing, now, 24*time.Hour)
 	got.Known = got.Known || !got.AtLeast && got.Transactions > 0
@@ -176,21 +180,6 @@ func age(l binlog.Lag) *time.Duration {
 		return nil
 	}
 	return &l.Age
-}
-
-// bytes tells how many bytes of the binary log a server has not applied, nil
-// if unknown.
-func (f *follower) bytes(applied uint64) *uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ring == nil {
-		return nil
-	}
-	behind, ok := f.ring.Behind(applied)
-	if !ok {
-		return nil
-	}
-	return &behind.Bytes
 }
 
 // listener takes in what a stream of one server says.

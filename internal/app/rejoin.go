@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/repld/repld/failover"
-	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/internal/provision"
 	"github.com/repld/repld/topology"
@@ -17,7 +16,7 @@ import (
 // the loop can attach it. What the server alone has is lost by that: the caller
 // has saved it.
 type reseeder interface {
-	reseed(ctx context.Context, cluster, server string, p api.Progress) error
+	reseed(ctx context.Context, cluster, server string) error
 	// endpoint is how a server is entered by the account for copies.
 	endpoint(cluster string, s topology.Server) (provision.Endpoint, error)
 }
@@ -35,14 +34,18 @@ var _ failover.Rejoiner = (*rejoiner)(nil)
 func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []gtid.GTID) error {
 	begun := time.Now()
 	c := r.g.store.Cluster(cluster)
+	why, work := "its data was given up for a copy of the master's", r.replace
+	if !c.Servers[server].Reseeding {
+		why, work = fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra)), r.work
+	}
 	op, err := r.g.store.NewOperation(topology.Operation{
 		Cluster: cluster, Kind: topology.OpRejoin, Result: topology.ResultRunning, Server: server, Epoch: c.Epoch, StartedAt: begun,
-		Evidence: []string{fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra))},
+		Evidence: []string{why},
 	})
 	if err != nil {
 		return err
 	}
-	err = r.work(ctx, c, server, op)
+	err = work(ctx, c, server, op)
 	total := millis(time.Since(begun))
 	op.EndedAt, op.TotalMS = time.Now(), &total
 	if err != nil {
@@ -79,11 +82,12 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 		return r.g.store.Apply(topology.MarkDiverged{Cluster: c.Name, Server: server, Extra: extra})
 	}
 	r.g.log.Warn("a former master's unacknowledged transactions are undone", logServer, server, "extra", joinGTIDs(extra), "saved", index.Dir)
-	err = step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server, nil) })
-	if err != nil {
+	if err := r.g.store.Apply(topology.MarkReseeding{Cluster: c.Name, Server: server, Reseeding: true}); err != nil {
 		return err
 	}
-	op.Result = topology.ResultDone
+	if err := r.replace(ctx, c, server, op); err != nil {
+		return err
+	}
 	op.Detail = fmt.Sprintf("%d transactions that nobody was told OK for were saved and undone", len(extra))
 	return nil
 }
@@ -105,37 +109,14 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	})
 }
 
-// discard gives up what a server has alone, saving it first if that was not
-// done before, and re-seeds it.
-func (r *rejoiner) discard(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation, p api.Progress) error {
-	if len(c.Servers[server].Diverged) == 0 {
-		var index provision.ErrantIndex
-		err := step(op, "save_extra", server, func() (err error) {
-			index, err = r.save(ctx, c, server)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(index.Transactions), index.Dir))
-	}
-	return step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server, p) })
-}
-
-// replace re-seeds the server; meanwhile nothing else touches it.
-func (r *rejoiner) replace(ctx context.Context, cluster, server string, p api.Progress) error {
-	if err := r.g.store.Apply(topology.MarkJoining{Cluster: cluster, Server: server, Joining: true}); err != nil {
+// replace makes a server that is journaled as reseeding a copy of the master.
+func (r *rejoiner) replace(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation) error {
+	err := step(op, "reseed", server, func() error { return r.reseed.reseed(ctx, c.Name, server) })
+	if err != nil {
 		return err
 	}
-	err := r.reseed.reseed(ctx, cluster, server, p)
-	cmds := []topology.Command{topology.MarkJoining{Cluster: cluster, Server: server}}
-	if err == nil {
-		cmds = append(cmds, topology.MarkDiverged{Cluster: cluster, Server: server})
-	}
-	if applyErr := r.g.store.Apply(cmds...); err == nil {
-		err = applyErr
-	}
-	return err
+	op.Result = topology.ResultDone
+	return r.g.store.Apply(topology.MarkReseeding{Cluster: c.Name, Server: server})
 }
 
 // tailOf is what MayUndo looks at.

@@ -132,6 +132,19 @@ func TestCaseA21_BrokenSQLThreadHoldsTheFailoverBack(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	// The way out: the slave is seeded anew.
+	if out := r.Ctl(within(t), "rejoin", "db2"); out.Code != 8 {
+		t.Errorf("unconfirmed: %v", out.Err())
+	}
+	if err := r.Ctl(within(t), "rejoin", "db2", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	if v := slave.MustValue(t, "SELECT GROUP_CONCAT(id) FROM app.t"); v != "1,2" {
+		t.Errorf("the slave has %s", v)
+	}
 }
 
 func problemCodes(list []api.Problem) string {

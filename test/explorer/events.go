@@ -317,7 +317,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 		return false
 	}
 	*flag = true
-	if which == 1 {
+	if which == 1 && !e.Guards.NoExpiry {
 		for x := range r.m { // by the server's own clock too
 			if r.m[x].ghost.verb == verbOpen {
 				r.m[x].ghost = effect{}

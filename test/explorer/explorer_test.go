@@ -22,8 +22,20 @@ func search(t *testing.T, b Bounds) {
 	}
 }
 
-func TestSmall(t *testing.T) {
-	search(t, Bounds{Servers: 3, Writes: 1, Faults: 1, Liveness: true})
+// Three servers. Any two faults of all kinds with one write, and a crash of
+// repld at any point, before or after what it sends.
+func TestTwoFaultsAndACrashOfRepld(t *testing.T) {
+	search(t, Bounds{Servers: 3, Writes: 1, Faults: 2, Crashes: 1, Liveness: true, States: ifRace(20000)})
+}
+
+// Any three crashes of servers.
+func TestCrashes(t *testing.T) {
+	search(t, Bounds{Servers: 3, Writes: 1, Faults: 3, Without: only(evCrash), Liveness: true, States: ifRace(20000)})
+}
+
+// Many writes, of which the slaves have received and applied any part.
+func TestWrites(t *testing.T) {
+	search(t, Bounds{Servers: 3, Writes: 3, Faults: 2, Without: only(evCrash, evLag), Liveness: true, States: ifRace(20000)})
 }
 
 // TestBounds searches the bounds of EXPLORE: servers,writes,faults,crashes, then

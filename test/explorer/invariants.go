@@ -102,14 +102,34 @@ func (e *Explorer) judge(s *state, a failover.Action) string {
 	}
 	x, old := index(a.Servers[0]), index(c.Intent.OldMaster)
 	w := &s.w
-	if m := &w.s[old]; m.life == up && !m.ro && w.cut&(1<<old) == 0 && !s.r.m[old].stale {
-		return "5: a live master is replaced"
+	if again := c.Intent.Opening; again == nil || again.Applied.Seq >= uint64(w.s[x].log.n) {
+		if w.alive(s, old) {
+			return "5: a live master is replaced"
+		}
+	} else if m := &w.s[old]; m.life == up && !m.ro && w.cut&(1<<old) == 0 && !s.r.m[old].stale {
+		return "1: a candidate is opened again beside the open old master"
 	}
 	floor := pointOf(c.Floor)
 	if !w.s[x].log.has(floor) {
 		return "7: the candidate is below the floor"
 	}
 	return w.leftBehind(s, x, old)
+}
+
+// alive tells whether the old master is there, with all that reachable slaves
+// have, and repld could know it: one that did not answer since the failover
+// began may have woken up a moment ago, which revocation makes harmless.
+func (w *world) alive(s *state, old int) bool {
+	m, seen := &w.s[old], &s.r.m[old]
+	if m.life != up || w.cut&(1<<old) != 0 || seen.stale && seen.reach == silent && seen.sinceBegun {
+		return false
+	}
+	for y := range w.s {
+		if t := &w.s[y]; t.life == up && t.received().seq > m.log.n {
+			return false
+		}
+	}
+	return true
 }
 
 // leftBehind: everything that a reachable holder has is on the candidate. The

@@ -86,6 +86,11 @@ func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 	return ""
 }
 
+// promise notes in the world whether durability is recorded as armed.
+func (e *Explorer) promise(s *state) {
+	s.w.unpromised = e.clusters[s.r.cluster].DurabilityState != topology.DurabilityArmed
+}
+
 // look probes one server.
 func (e *Explorer) look(s *state, x int) {
 	m, w := &s.r.m[x], &s.w
@@ -195,6 +200,7 @@ func (e *Explorer) step(s *state) (failover.Action, string) {
 	e.observe(s)
 	a := e.decide(&s.r)
 	broken := e.judge(s, a)
+	defer e.promise(s)
 	if a.Kind == failover.KindBegin {
 		in := a.Intent.Clone()
 		in.ID = "1"
@@ -248,7 +254,7 @@ func (e *Explorer) finish(s *state, x int) string {
 	case fx.verb == verbProbe:
 		ok = true
 	case srv.life == frozen && s.w.cut&(1<<x) == 0:
-		if m.ghost.verb == verbNone && !(fx.verb == verbOpen && s.r.openExpired) { // else the session that kills it is stuck too
+		if m.ghost.verb == verbNone && (fx.verb != verbOpen || !s.r.openExpired || e.Guards.NoExpiry) { // else the session that kills it is stuck too
 			m.ghost = fx
 		}
 	case srv.life == down || s.w.cut&(1<<x) != 0:
@@ -273,7 +279,7 @@ func (e *Explorer) finish(s *state, x int) string {
 func (e *Explorer) run(s *state, x int, fx effect) (bool, string) {
 	switch fx.verb {
 	case verbOpen:
-		if s.r.openExpired {
+		if s.r.openExpired && !e.Guards.NoExpiry {
 			return false, ""
 		}
 	case verbRejoin:
@@ -316,7 +322,7 @@ func (e *Explorer) crashRepld(s *state) {
 	s.r = repld{cluster: old.cluster, openExpired: old.openExpired, repointLong: old.repointLong}
 	for x := range s.r.m {
 		g := old.m[x].ghost
-		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && !(fx.verb == verbOpen && old.openExpired) && s.w.s[x].life != down {
+		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && (fx.verb != verbOpen || !old.openExpired || e.Guards.NoExpiry) && s.w.s[x].life != down {
 			g = fx
 		}
 		s.r.m[x].ghost = g

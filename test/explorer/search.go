@@ -29,6 +29,8 @@ type Bounds struct {
 type Guards struct {
 	Input  func(*failover.Input)
 	Action func(failover.Input, failover.Action) failover.Action
+	// NoExpiry makes the model's opening statement one that never expires.
+	NoExpiry bool
 }
 
 // Explorer searches one cluster's states.
@@ -101,6 +103,7 @@ func (e *Explorer) start() (*state, error) {
 		s.w.s[x].log.add(1)
 	}
 	s.w.ack(point{1, 1}, false)
+	e.promise(s)
 	s.r.announced = true
 	e.observe(s)
 	e.forget(s)

@@ -93,16 +93,18 @@ type world struct {
 	cut   uint8
 	apart [maxServers]uint8
 	// acked and exempt, by writer, are masks of sequence numbers: a client was
-	// told OK; but it was while nothing waited for an acker.
+	// told OK; but it was while durability was not armed.
 	acked, exempt [maxServers]uint8
 	writes        uint8
+	// unpromised: durability is not recorded, and shown, as armed.
+	unpromised bool
 }
 
 func (w *world) linked(a, b int) bool { return w.apart[a]&(1<<b) == 0 }
 
 func (w *world) ack(p point, exempt bool) {
 	w.acked[p.id-1] |= 1 << (p.seq - 1)
-	if exempt {
+	if exempt || w.unpromised {
 		w.exempt[p.id-1] |= 1 << (p.seq - 1)
 	}
 }
