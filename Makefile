@@ -33,7 +33,7 @@ check: ## format, vet, staticcheck, direction of imports, go.mod
 	@echo 'make check: passed'
 
 test: deps ## all tests, on real servers, with the race detector
-	go test -race -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
+	go test -race -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
 	@echo 'make test: passed'
 
 demo: deps build ## the main job, live: set-up, failover, rejoin, comparison

@@ -59,6 +59,7 @@ type link struct {
 	// release detaches the socket from the context; it waits if the context is
 	// just closing it.
 	release  func()
+	paced    *pacedConn
 	identity topology.Identity
 	version  string
 	// last is @@gtid_binlog_pos when the connection was made.
@@ -80,7 +81,8 @@ func connect(ctx context.Context, o Options) (*link, error) {
 		if err := c.SetDeadline(deadline); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		l.sock = &socket{Conn: c}
+		l.paced = newPacedConn(c)
+		l.sock = &socket{Conn: l.paced}
 		l.release = closeWhenDone(ctx, c)
 		return l.sock, nil
 	}

@@ -122,6 +122,9 @@ func (l *link) dump(after gtid.Position, noWait bool, keep uint32) (*dump, error
 	}
 	// From here on go-mysql's connection is not read again: see wire. What is
 	// inside of it is the socket, or the TLS session over it.
+	if !noWait {
+		l.paced.pace.Store(int64(paceBusy))
+	}
 	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence), crc: l.crc, keep: keep}, nil
 }
 

@@ -38,8 +38,10 @@ type Stream struct {
 	opts    Options
 	handler Handler
 
-	mu      sync.Mutex
-	start   Start
+	mu    sync.Mutex
+	start Start
+	// last is the last transaction told of each domain, since start.
+	last    map[uint32]gtid.GTID
 	link    *link
 	closed  bool
 	running bool
@@ -56,7 +58,7 @@ func NewStream(o Options, start Start, h Handler) (*Stream, error) {
 	if o.ServerID == 0 {
 		return nil, errors.New("binlog: a stream needs a server_id of its own")
 	}
-	return &Stream{opts: o, handler: h, start: start, done: make(chan struct{})}, nil
+	return &Stream{opts: o, handler: h, start: start, last: map[uint32]gtid.GTID{}, done: make(chan struct{})}, nil
 }
 
 // Run follows the log until ctx is done or [Stream.Close] is called, and
@@ -144,7 +146,15 @@ func (s *Stream) Close() {
 func (s *Stream) Position() (gtid.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.start.after, !s.start.now
+	return s.position(), !s.start.now
+}
+
+func (s *Stream) position() gtid.Position {
+	p := s.start.after
+	for _, g := range s.last {
+		p = p.With(g)
+	}
+	return p
 }
 
 // begin registers an open link, unless the stream was closed meanwhile, and
@@ -159,7 +169,7 @@ func (s *Stream) begin(l *link) (gtid.Position, error) {
 	if s.start.now {
 		s.start = Start{after: l.last}
 	}
-	return s.start.after, nil
+	return s.position(), nil
 }
 
 func (s *Stream) end(l *link) {
@@ -241,5 +251,5 @@ func (s *Stream) tell(e *event, g *grouper, told *string, at time.Time) error {
 func (s *Stream) advance(g gtid.GTID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.start.after = s.start.after.With(g)
+	s.last[g.Domain] = g
 }

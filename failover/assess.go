@@ -95,10 +95,10 @@ func (d *decider) clusterProblems() []Problem {
 			Text: "commits do not wait for an acker although durability is " + string(d.c.Durability)})
 	}
 	if alive && !d.anyCandidate() {
-		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave"})
+		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
 	}
 	if d.paused() {
-		ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused", Do: "replctl resume"})
+		ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
 	}
 	return ps
 }
@@ -111,11 +111,12 @@ func (d *decider) assessServer(name string) ServerReport {
 	m := d.member(name)
 	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m)}
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
-		if master := d.bound(); d.c.Lineage.Contains(master, m.applied) {
+		master := d.bound()
+		if now := mv.LastOK.BinlogPos.Of(d.domain); now.Seq > master.Seq {
+			master = now
+		}
+		if d.c.Lineage.Contains(master, m.applied) {
 			n := master.Seq - m.applied.Seq
-			if now := mv.LastOK.BinlogPos.Of(d.domain); mv.Reachable() && now.Seq > master.Seq {
-				n = now.Seq - m.applied.Seq
-			}
 			r.LagTransactions = &n
 		}
 	}
@@ -177,6 +178,8 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		add("two_writable", "", "it accepts writes and is not the master")
 	}
 	switch state {
+	case "joining":
+		add("joining", "", "it is being set up or seeded anew")
 	case "unreachable":
 		add("slave_unreachable", "", "%s", reachText(m.sv))
 	case "diverged":

@@ -139,12 +139,36 @@ func (d *decider) fenceStrangers() (Action, bool) {
 				Text: name + " was made writable outside of repld while the master is gone"}), true
 		}
 		if d.ready(name, KindFence) {
-			return Action{Kind: KindFence, Servers: []string{name}, Why: []string{
+			return Action{Kind: KindFence, Servers: []string{name}, Journal: d.contact(name), Why: []string{
 				fmt.Sprintf("%s is not the master and read_only is %v (must fence: %v)", name, sv.Last.ReadOnly, s.MustFence)}}, true
 		}
 	}
 	return Action{}, false
 }
+
+// quietMargin is how long before its own timeout a server must be fenced for
+// its waiting commits to be known unanswered: a timeout that ran out while it was
+// frozen answers them at once when it thaws.
+const quietMargin = 5 * time.Second
+
+// contact journals, before a lost master is fenced, whether it has answered
+// commits since its loss. An armed server that is the same process, still waits,
+// and has answered none without an ack has answered none at all: every acker was
+// revoked before its successor was opened.
+func (d *decider) contact(name string) []topology.Command {
+	b, sv := d.c.Broken, d.v.Servers[name]
+	if b == nil || b.Master != name || b.Contacted {
+		return nil
+	}
+	semi := sv.Last.SemiSync
+	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && len(b.Unseen) == 0 &&
+		d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin
+	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
+}
+
+// restartTolerance absorbs the whole seconds of a server's uptime.
+const restartTolerance = 2 * time.Second
 
 // fenced tells whether a fencing succeeded and the server was seen read-only
 // after it.
@@ -167,15 +191,17 @@ func (d *decider) begin(why []string) Action {
 		a.Why, a.RecheckIn = why, d.windowLeft()
 		return a
 	}
-	mv := d.v.Servers[d.c.Master]
 	in := &topology.Intent{
 		Kind: topology.IntentFailover, Epoch: d.c.Epoch + 1, OldMaster: d.c.Master,
-		Symptom: d.in.Verdict.Since, Begun: d.now, Bound: d.bound(), ArmedSeen: mv.ArmedAt,
+		Symptom: d.in.Verdict.Since, Begun: d.now, Bound: d.bound(), ArmedSeen: d.armedSeen(),
 	}
 	if in.Symptom.IsZero() {
 		in.Symptom = d.now
 	}
 	in.Armed = d.armedAt(in.Symptom)
+	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
+		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
+	}
 	if d.in.Order != nil {
 		in.Manual, in.To = true, d.in.Order.To
 	}
@@ -185,9 +211,20 @@ func (d *decider) begin(why []string) Action {
 // armedAt tells whether the master is known to have waited for an acker with
 // every commit until the given moment.
 func (d *decider) armedAt(t time.Time) bool {
-	mv := d.v.Servers[d.c.Master]
+	seen := d.armedSeen()
 	return d.c.Durability != topology.Async && d.c.DurabilityState == topology.DurabilityArmed &&
-		!mv.ArmedAt.IsZero() && t.Sub(mv.ArmedAt) <= d.p.ServerTimeout
+		!seen.IsZero() && t.Sub(seen) <= d.p.ServerTimeout
+}
+
+// armedSeen is the last time that the master was seen armed, by this process or
+// by one before it. (A server degrades by itself only after ServerTimeout
+// without an acker, and nobody but repld degrades it otherwise.)
+func (d *decider) armedSeen() time.Time {
+	seen := d.c.ArmedSeen
+	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.ArmedAt.After(seen) {
+		seen = mv.ArmedAt
+	}
+	return seen
 }
 
 // beginRules are the rules for beginning a failover of a lost master.

@@ -36,7 +36,23 @@ func (d *decider) care(mv *health.ServerView) Action {
 	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
 	}
+	if a, acts := d.remember(mv); acts {
+		return a
+	}
 	return wait(0, "all is as it should be")
+}
+
+// rememberEvery is how often what was seen of the master is written down.
+const rememberEvery = 10 * time.Second
+
+// remember writes down, now and then, what a repld that is started after the
+// loss of the master would need: that it was armed, and how far it was.
+func (d *decider) remember(mv *health.ServerView) (Action, bool) {
+	if d.c.DurabilityState != topology.DurabilityArmed || mv.ArmedAt.Sub(d.c.ArmedSeen) < rememberEvery {
+		return Action{}, false
+	}
+	return Action{Kind: KindJournal, Journal: []topology.Command{
+		topology.NoteSeen{Cluster: d.c.Name, GTID: mv.LastOK.BinlogPos.Of(d.domain), Armed: mv.ArmedAt}}}, true
 }
 
 // Announcement is what repld.cluster should say of a cluster, in one word that
@@ -221,6 +237,9 @@ func (d *decider) follow(m *member) Follow {
 func (d *decider) rejoin() (Action, bool) {
 	for _, name := range d.c.Names() {
 		s, sv := d.c.Servers[name], d.v.Servers[name]
+		if s.Reseeding && name != d.c.Master && sv.Reachable() && d.ready(name, KindRejoin) {
+			return Action{Kind: KindRejoin, Servers: []string{name}, Why: []string{"it is to be made a copy of the master"}}, true
+		}
 		if name == d.c.Master || s.Joining || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
 			continue
 		}

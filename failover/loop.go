@@ -46,7 +46,8 @@ type Observer interface {
 // Rejoiner brings a former master, which has extra transactions and replicates
 // from nobody, back into the cluster, or keeps it out: it saves the extra
 // transactions first, then undoes them if policy and proof allow, else journals
-// the server as diverged.
+// the server as diverged. A server that is journaled as reseeding it makes a
+// copy of the master: whatever it still has was saved before.
 type Rejoiner interface {
 	Rejoin(ctx context.Context, cluster, server string, extra []gtid.GTID) error
 }
@@ -165,6 +166,9 @@ func (l *Loop) step(ctx, effects context.Context) time.Duration {
 		a := Decide(in)
 		l.remember(in, a)
 		if a.Kind == KindWait {
+			// An order that cannot be followed now is void: carried out later, when
+			// the person has long turned to something else, it would be a surprise.
+			l.order = nil
 			return a.RecheckIn
 		}
 		if !l.perform(effects, in, a) {

@@ -111,12 +111,17 @@ const blockedFor = 3 * time.Second
 // is one that had ended before.
 func (l *Loop) awaitEnd(ctx context.Context, known string) (*topology.Operation, error) {
 	var heldSince time.Time
+	begun := time.Now()
 	for {
 		op, running, err := l.latest(known)
 		if err != nil || op != nil && !running {
 			return op, err
 		}
 		in, r := l.Report()
+		if op == nil && in.View.Cluster.Intent == nil && time.Since(begun) > blockedFor {
+			return nil, &fault.Error{Kind: fault.Refused, Code: "not_begun", What: "the failover was not begun", Server: in.View.Cluster.Master,
+				Cause: strings.Join(append(in.Verdict.Evidence, problemText(r.Problems)), "; "), State: "nothing was changed", Do: "replctl status"}
+		}
 		if r.Health != Blocked {
 			heldSince = time.Time{}
 		} else if heldSince.IsZero() {

@@ -65,7 +65,7 @@ func (l *Loop) begin(a Action) bool {
 	in := a.Intent.Clone()
 	kind := topology.OpFailover
 	if in.Kind == topology.IntentReopen {
-		kind = topology.OpReopen
+		kind = topology.OpRestart
 	}
 	detected := ms(in.Begun.Sub(in.Symptom))
 	op, err := l.cfg.Journal.NewOperation(topology.Operation{

@@ -15,9 +15,9 @@ type MonitorConfig struct {
 	Interval, Timeout time.Duration
 	// NewProber makes the prober of a server. The monitor closes it.
 	NewProber func(cluster string, s topology.Server) Prober
-	// Lag computes how far a server is behind, given its applied and received
-	// positions; nil leaves the view's lag unknown.
-	Lag func(s *ServerView, now time.Time)
+	// Lag computes how far a server is behind the given master, from their
+	// observations; nil leaves the view's lag unknown.
+	Lag func(s, master *ServerView, now time.Time)
 }
 
 // Urgent pacing: while something is wrong with the master, or an intent is
@@ -190,8 +190,8 @@ func (m *Monitor) View() *View {
 	}
 	for name, s := range m.servers {
 		c := *s
-		if m.cfg.Lag != nil {
-			m.cfg.Lag(&c, now)
+		if master := m.servers[m.cluster.Master]; m.cfg.Lag != nil && master != nil {
+			m.cfg.Lag(&c, master, now)
 		}
 		v.Servers[name] = &c
 	}

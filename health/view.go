@@ -61,6 +61,9 @@ type ServerView struct {
 	// unknown. Missing counts the transactions not received.
 	LagReceived, LagApplied *time.Duration
 	Missing                 *uint64
+	// LagBytes is how much of the master's binary log it has not applied; nil if
+	// unknown.
+	LagBytes *uint64
 }
 
 // Reachable tells whether the latest probe was answered in full.

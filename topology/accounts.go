@@ -19,10 +19,13 @@ type keyring struct{ aead cipher.AEAD }
 
 const keySize = 32
 
-// loadKey reads the key file, or makes one for a fresh state.
-func loadKey(path string, fresh bool) (*keyring, error) {
+// errKey is wrapped by errors about the key file.
+var errKey = errors.New("the key file cannot be used")
+
+// loadKey reads the key file, or makes one if it may.
+func loadKey(path string, mayMake bool) (*keyring, error) {
 	raw, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) && fresh {
+	if errors.Is(err, os.ErrNotExist) && mayMake {
 		raw = make([]byte, keySize)
 		if _, err := rand.Read(raw); err != nil {
 			return nil, fmt.Errorf("key file %s: %w", path, err)
@@ -30,10 +33,10 @@ func loadKey(path string, fresh bool) (*keyring, error) {
 		err = renameio.WriteFile(path, raw, 0o600, renameio.WithStaticPermissions(0o600))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("key file %s, which seals the passwords in the state file: %w", path, err)
+		return nil, fmt.Errorf("%w: %s, which seals the passwords in the state file: %w", errKey, path, err)
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("key file %s has mode %04o; others must not read it: chmod 600 it", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%w: %s has mode %04o and others must not read it: chmod 600 it", errKey, path, info.Mode().Perm())
 	}
 	if len(raw) != keySize {
 		return nil, fmt.Errorf("key file %s has %d bytes, want %d: %w", path, len(raw), keySize, ErrDamaged)

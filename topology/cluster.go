@@ -53,9 +53,12 @@ type Cluster struct {
 	// and owes a start. Threads that a person stopped are left alone.
 	Stopped []string `json:"stopped,omitempty"`
 	// MasterSeen is the highest transaction seen from the recorded master; a
-	// restarted master that is behind it has lost data. It is refreshed at
-	// changes of topology, not at each transaction: the monitor's memory is fresher while repld runs.
+	// restarted master that is behind it has lost data. ArmedSeen is when the
+	// master was last seen to wait for an acker with every commit. Both are
+	// written now and then, for a repld that is started after a loss; while it
+	// runs, the monitor's memory is fresher.
 	MasterSeen gtid.GTID `json:"master_seen"`
+	ArmedSeen  time.Time `json:"armed_seen,omitzero"`
 	// Broken is the evidence of the last loss of a master, kept until its former
 	// master is back or removed: it decides whether transactions that nobody
 	// else has can have been acknowledged.
@@ -80,6 +83,16 @@ type Break struct {
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
 	// Fork is the last transaction that the successor shares with the lost master.
 	Fork gtid.GTID `json:"fork"`
+	// Started is when the lost server's process had started, and NoTx how many
+	// commits it had then answered without an ack, when it was last observed.
+	Started time.Time `json:"started,omitzero"`
+	NoTx    uint64    `json:"no_tx"`
+	// Contacted is true once the lost server was observed again; Quiet if it was
+	// the same process then, still waited for acks, and had answered no further
+	// commit without one: what it has alone was then never answered OK, for
+	// fencing ends those commits without an answer.
+	Contacted bool `json:"contacted,omitempty"`
+	Quiet     bool `json:"quiet,omitempty"`
 	// Unseen lists servers that could hold more and were not reachable during
 	// the failover; a server leaves the list when it has been examined.
 	Unseen []string `json:"unseen,omitempty"`
@@ -183,6 +196,10 @@ type Server struct {
 	// Joining is true while init slave or a re-seed is under way: no automatic
 	// action touches the server meanwhile and it counts for nothing.
 	Joining bool `json:"joining,omitempty"`
+	// Reseeding is true from the moment that a member's data is given up until it
+	// is a copy of the master's again, whatever happens in between: what it holds
+	// meanwhile may be half of a copy.
+	Reseeding bool `json:"reseeding,omitempty"`
 	// Diverged holds the extra transactions that keep the server out; empty
 	// normally.
 	Diverged []gtid.GTID `json:"diverged,omitempty"`
@@ -204,9 +221,6 @@ type Server struct {
 	// CAFile is the authority, in the server's own file system, by which a slave
 	// on this server verifies its source.
 	CAFile string `json:"ca_file,omitempty"`
-	// CAPEM is the authority that the server's own certificate is verified by, as
-	// PEM: repld's own one, or the user's.
-	CAPEM string `json:"ca_pem,omitempty"`
 	// CertFile and KeyFile are the client pair for that connection, if any.
 	CertFile string `json:"cert_file,omitempty"`
 	KeyFile  string `json:"key_file,omitempty"`

@@ -28,7 +28,7 @@ func (c SetDurabilityState) apply(st *State) error {
 	if cl.Intent != nil && c.State == DurabilityDegraded {
 		return fmt.Errorf("cluster %q cannot degrade: %w", c.Cluster, ErrIntentOpen)
 	}
-	cl.DurabilityState, cl.DurabilitySince = c.State, c.At
+	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = c.State, c.At, time.Time{}
 	cl.raiseFloor(c.Promised)
 	return nil
 }
@@ -40,11 +40,13 @@ func (c *Cluster) raiseFloor(g gtid.GTID) {
 	}
 }
 
-// NoteSeen remembers the highest transaction seen from the recorded master. It
-// never goes back, and never leaves the lineage.
+// NoteSeen remembers the highest transaction seen from the recorded master, and
+// when it was last seen to wait for an acker with every commit (zero: not). The
+// one never goes back or leaves the lineage, the other never goes back.
 type NoteSeen struct {
 	Cluster string
 	GTID    gtid.GTID
+	Armed   time.Time
 }
 
 func (c NoteSeen) cluster() string  { return c.Cluster }
@@ -57,7 +59,27 @@ func (c NoteSeen) apply(st *State) error {
 	if cl.Lineage.Has(c.GTID) && c.GTID.Seq > cl.MasterSeen.Seq {
 		cl.MasterSeen = c.GTID
 	}
+	if c.Armed.After(cl.ArmedSeen) {
+		cl.ArmedSeen = c.Armed
+	}
 	return nil
+}
+
+// NoteContact records how a lost master was found at the first contact after
+// its loss, before it is fenced; see [Break]. Later contacts change nothing.
+type NoteContact struct {
+	Cluster, Server string
+	Quiet           bool
+}
+
+func (c NoteContact) cluster() string  { return c.Cluster }
+func (c NoteContact) structural() bool { return false }
+func (c NoteContact) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
+		if b := cl.Broken; b != nil && b.Master == c.Server && !b.Contacted {
+			b.Contacted, b.Quiet = true, c.Quiet
+		}
+	})
 }
 
 // MarkFenced records that a former master was seen read-only, with no writer.
@@ -134,6 +156,28 @@ func (c MarkJoining) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.Joining = c.Joining })
 }
 
+// MarkReseeding records that a member's data is about to be given up for a copy
+// of the master's, or that the copy is complete. What the member alone had was
+// saved before.
+type MarkReseeding struct {
+	Cluster, Server string
+	Reseeding       bool
+}
+
+func (c MarkReseeding) cluster() string  { return c.Cluster }
+func (c MarkReseeding) structural() bool { return true }
+func (c MarkReseeding) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		s.Reseeding, s.Joining = c.Reseeding, c.Reseeding
+		if !c.Reseeding {
+			s.Diverged = nil
+			if cl.Broken != nil && cl.Broken.Master == c.Server {
+				cl.Broken = nil
+			}
+		}
+	})
+}
+
 // SetPause stops automatic action until a time (zero: without limit), or lets
 // it go on, which also acknowledges a block_window.
 type SetPause struct {
@@ -183,4 +227,16 @@ func (st *State) server(cluster, name string, change func(*Cluster, *Server)) er
 	}
 	change(cl, s)
 	return nil
+}
+
+// OweStart journals that a slave's threads are to be started by repld although
+// somebody else stopped them: a person asked for it.
+type OweStart struct{ Cluster, Server string }
+
+func (c OweStart) cluster() string  { return c.Cluster }
+func (c OweStart) structural() bool { return false }
+func (c OweStart) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		cl.Stopped = append(without(cl.Stopped, s.Name), s.Name)
+	})
 }

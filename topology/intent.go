@@ -40,6 +40,9 @@ type Intent struct {
 	// Armed and ArmedSeen are as in [Break].
 	Armed     bool      `json:"armed"`
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Started and NoTx are as in [Break].
+	Started time.Time `json:"started,omitzero"`
+	NoTx    uint64    `json:"no_tx"`
 	// Bound is the highest transaction of the old master that was observed by
 	// any means; what was committed after it and reached nobody is unknown.
 	Bound gtid.GTID `json:"bound"`
@@ -95,7 +98,8 @@ const (
 	OpDegrade    OperationKind = "degrade"
 	OpRearm      OperationKind = "rearm"
 	OpDurability OperationKind = "durability"
-	OpReopen     OperationKind = "reopen"
+	// OpRestart: the master restarted by itself and was opened again.
+	OpRestart OperationKind = "restart"
 )
 
 // Result is how an operation ended.

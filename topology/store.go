@@ -65,25 +65,31 @@ func Open(path, keyPath string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := loadKey(keyPath, fresh)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{path: path, keys: keys}
+	s := &Store{path: path}
 	err = guarded(func() error {
 		db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
 		if err != nil {
 			return err
 		}
 		s.db = db
-		return s.load(fresh)
+		if fresh {
+			if err := s.create(); err != nil {
+				return err
+			}
+		}
+		// The key comes after the file: a start that is cut off between them leaves
+		// a file without anything sealed, for which a key may be made.
+		if s.keys, err = loadKey(keyPath, s.sealsNothing()); err != nil {
+			return err
+		}
+		return s.load()
 	})
 	if err != nil {
 		s.closeDB()
 		switch {
 		case errors.Is(err, berrors.ErrTimeout):
 			return nil, fmt.Errorf("%s: %w", path, ErrLocked)
-		case errors.Is(err, os.ErrPermission), errors.Is(err, ErrDamaged):
+		case errors.Is(err, os.ErrPermission), errors.Is(err, ErrDamaged), errors.Is(err, errKey):
 			return nil, fmt.Errorf("open %s: %w", path, err)
 		}
 		return nil, fmt.Errorf("open %s: %w: %w", path, ErrDamaged, err)
@@ -116,13 +122,24 @@ func checkFiles(path, keyPath string) (fresh bool, err error) {
 	return false, nil
 }
 
-// load reads and checks everything, and writes the frame of a fresh file.
-func (s *Store) load(fresh bool) error {
-	if fresh {
-		if err := s.create(); err != nil {
-			return err
+// sealsNothing tells whether the file holds nothing that is sealed.
+func (s *Store) sealsNothing() bool {
+	nothing := true
+	err := s.db.View(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{bucketAccounts, bucketPending} {
+			if b := tx.Bucket(name); b != nil {
+				if k, _ := b.Cursor().First(); k != nil {
+					nothing = false
+				}
+			}
 		}
-	}
+		return nil
+	})
+	return err == nil && nothing
+}
+
+// load reads and checks everything.
+func (s *Store) load() error {
 	state, accounts := &State{Clusters: map[string]*Cluster{}}, map[string]Accounts{}
 	err := s.db.View(func(tx *bolt.Tx) error {
 		for err := range tx.Check() {

@@ -136,7 +136,7 @@ func (s *Store) verifyCopy(path string) error {
 		return fmt.Errorf("verify %s: %w", path, err)
 	}
 	check := &Store{path: path, keys: s.keys, db: db}
-	if err := check.load(false); err != nil {
+	if err := check.load(); err != nil {
 		db.Close()
 		return fmt.Errorf("verify %s: %w", path, err)
 	}

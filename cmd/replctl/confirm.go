@@ -35,7 +35,7 @@ func (c *cli) change(ctx context.Context, call func(context.Context, api.Consent
 			return err
 		}
 	}
-	result, err := call(ctx, api.Consent{Confirmed: plan.Question != ""}, c.progress)
+	result, err := call(ctx, api.Consent{Confirmed: c.yes || plan.Question != ""}, c.progress)
 	if err != nil {
 		return err
 	}

@@ -143,7 +143,6 @@ func (ch *changer) recordMaster(cluster string, res *provision.MasterResult) err
 	if err := ch.store.PutAccounts(cluster, res.Accounts); err != nil {
 		return err
 	}
-	res.Server.CAPEM = string(res.CAPEM)
 	c := ch.store.Cluster(cluster)
 	var cmds []topology.Command
 	if c == nil {

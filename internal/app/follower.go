@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"github.com/repld/repld/binlog"
 	"github.com/repld/repld/health"
 	"github.com/repld/repld/internal/gtid"
-	"github.com/repld/repld/internal/mysql"
 	"github.com/repld/repld/topology"
 )
 
@@ -25,6 +23,7 @@ const ringSize = 16 << 10
 type follower struct {
 	cluster string
 	store   *topology.Store
+	members *members
 	log     *slog.Logger
 	silence time.Duration
 	monitor *health.Monitor
@@ -38,8 +37,8 @@ type follower struct {
 	hearing binlog.Heard
 }
 
-func newFollower(cluster string, store *topology.Store, log *slog.Logger, silence time.Duration) *follower {
-	return &follower{cluster: cluster, store: store, log: log, silence: silence, wake: make(chan struct{}, 1)}
+func newFollower(m *members, log *slog.Logger, silence time.Duration) *follower {
+	return &follower{cluster: m.cluster, store: m.store, members: m, log: log, silence: silence, wake: make(chan struct{}, 1)}
 }
 
 // point tells the follower who is master now.
@@ -88,12 +87,10 @@ func (f *follower) run(ctx context.Context) {
 
 // follow streams one master until another one is recorded.
 func (f *follower) follow(ctx context.Context, master topology.Server, start binlog.Start) {
-	account := f.store.Accounts(f.cluster)[topology.AccountRepld]
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(master.CAPEM))
+	login := f.members.target(master)
 	s, err := binlog.NewStream(binlog.Options{
-		Address: master.Address, User: account.User, Password: account.Password,
-		TLS: mysql.TLSFor(pool, master.Address), ServerID: f.serverID(), Identity: &master.Identity,
+		Address: login.Address, User: login.User, Password: login.Password, TLS: login.TLS,
+		ServerID: f.serverID(), Identity: &master.Identity,
 	}, start, &listener{f: f, server: master.Name})
 	if err != nil {
 		f.log.Error("the binary log cannot be streamed", logServer, master.Name, logError, err)
@@ -141,8 +138,10 @@ func (f *follower) serverID() uint32 {
 	return id
 }
 
-// lag fills in how far a server is behind; it is called by the monitor.
-func (f *follower) lag(sv *health.ServerView, now time.Time) {
+// lag fills in how far a server is behind; it is called by the monitor. Where
+// the stream has not yet seen what the master was observed to have, a slave that
+// has all that the stream saw is behind by an unknown time, not by none.
+func (f *follower) lag(sv, master *health.ServerView, now time.Time) {
 	if sv.LastOK.Reach != health.ReachOK {
 		return
 	}
@@ -160,7 +159,14 @@ func (f *follower) lag(sv *health.ServerView, now time.Time) {
 	} else {
 		received = max(received, st.Received.Of(domain).Seq)
 	}
-	sv.LagApplied = age(binlog.LagOf(f.ring, applied, f.hearing, now, f.silence))
+	lag := binlog.LagOf(f.ring, applied, f.hearing, now, f.silence)
+	sv.LagApplied = age(lag)
+	if lag.Known && !lag.AtLeast {
+		sv.LagBytes = &lag.Bytes
+	}
+	if has := master.LastOK.BinlogPos.Of(domain).Seq; has > f.ring.Last() && has > applied && applied >= f.ring.Last() {
+		sv.LagApplied, sv.LagBytes = nil, nil
+	}
 	got := binlog.LagOf(f.ring, received, f.hearing, now, 24*time.Hour)
 	got.Known = got.Known || !got.AtLeast && got.Transactions > 0
 	sv.LagReceived = age(got)
@@ -174,21 +180,6 @@ func age(l binlog.Lag) *time.Duration {
 		return nil
 	}
 	return &l.Age
-}
-
-// bytes tells how many bytes of the binary log a server has not applied, nil
-// if unknown.
-func (f *follower) bytes(applied uint64) *uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ring == nil {
-		return nil
-	}
-	behind, ok := f.ring.Behind(applied)
-	if !ok {
-		return nil
-	}
-	return &behind.Bytes
 }
 
 // listener takes in what a stream of one server says.

@@ -28,8 +28,8 @@ type guard struct {
 }
 
 func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.Logger, r reseeder) *guard {
-	g := &guard{name: name, store: store, log: log.With(logCluster, name), policy: policy(cfg), members: newMembers(name, store)}
-	g.stream = newFollower(name, store, g.log, cfg.Failover.HangTimeout)
+	g := &guard{name: name, store: store, log: log.With(logCluster, name), policy: policy(cfg), members: newMembers(name, store, cfg.DataDir)}
+	g.stream = newFollower(g.members, g.log, cfg.Failover.HangTimeout)
 	g.monitor = health.NewMonitor(health.MonitorConfig{
 		Interval: cfg.Failover.ProbeInterval, Timeout: cfg.Failover.ProbeTimeout,
 		NewProber: g.members.prober, Lag: g.stream.lag,

@@ -28,6 +28,8 @@ type locks struct {
 
 	mu   sync.Mutex
 	held map[string]*mysql.Lock
+	// epoch is the highest epoch that repld.cluster was seen to hold.
+	epoch uint64
 	// other says which other repld is seen to manage the cluster; "" if none is.
 	other string
 }
@@ -158,6 +160,13 @@ func (l *locks) rival() string {
 	return l.other
 }
 
+// epochSeen is the highest epoch that the servers' repld.cluster was seen to hold.
+func (l *locks) epochSeen() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch
+}
+
 // recognise compares what is recorded with repld.cluster on the servers: a
 // state file that is older than what they say, or was rebuilt, must be confirmed
 // by a person before anything is done by itself.
@@ -193,6 +202,11 @@ func (l *locks) contradiction(ctx context.Context, c *topology.Cluster, s topolo
 		return ""
 	}
 	for _, row := range rows {
+		if row.ClusterID == c.ID {
+			l.mu.Lock()
+			l.epoch = max(l.epoch, row.Epoch)
+			l.mu.Unlock()
+		}
 		switch {
 		case row.ClusterID != c.ID:
 		case row.Epoch > c.Epoch+1, row.Epoch == c.Epoch+1 && c.Intent == nil:

@@ -7,6 +7,7 @@ import (
 	"github.com/repld/repld/failover"
 	"github.com/repld/repld/health"
 	"github.com/repld/repld/internal/mysql"
+	"github.com/repld/repld/internal/provision"
 	"github.com/repld/repld/topology"
 )
 
@@ -16,29 +17,38 @@ import (
 type members struct {
 	cluster string
 	store   *topology.Store
+	dataDir string
 
 	mu       sync.Mutex
 	sessions map[topology.Identity]*mysql.Sessions
 	servers  map[topology.Identity]*mysql.Server
 }
 
-func newMembers(cluster string, store *topology.Store) *members {
+func newMembers(cluster string, store *topology.Store, dataDir string) *members {
 	return &members{
-		cluster: cluster, store: store,
+		cluster: cluster, store: store, dataDir: dataDir,
 		sessions: map[topology.Identity]*mysql.Sessions{}, servers: map[topology.Identity]*mysql.Server{},
 	}
 }
 
 // target is how repld logs in at a server: with its own account, over TLS that
-// is verified by the authority recorded for the server.
+// is verified by the authority kept for the server.
 func (m *members) target(s topology.Server) mysql.Target {
 	account := m.store.Accounts(m.cluster)[topology.AccountRepld]
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(s.CAPEM))
 	return mysql.Target{
 		Name: s.Name, Address: s.Address, User: account.User, Password: account.Password,
-		TLS: mysql.TLSFor(pool, s.Address),
+		TLS: mysql.TLSFor(m.roots(s), s.Address),
 	}
+}
+
+// roots is the authority by which a server is verified. Without it none is
+// trusted: the connection then fails with an error that says so.
+func (m *members) roots(s topology.Server) *x509.CertPool {
+	pool, err := provision.RootsOf(m.dataDir, m.cluster, s.Name)
+	if err != nil {
+		return x509.NewCertPool()
+	}
+	return pool
 }
 
 func (m *members) replication() mysql.Credentials {

@@ -3,12 +3,8 @@ package app
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/gtid"
@@ -20,7 +16,9 @@ import (
 // the loop can attach it. What the server alone has is lost by that: the caller
 // has saved it.
 type reseeder interface {
-	reseed(ctx context.Context, cluster, server string, progress provision.ProgressFunc) error
+	reseed(ctx context.Context, cluster, server string) error
+	// endpoint is how a server is entered by the account for copies.
+	endpoint(cluster string, s topology.Server) (provision.Endpoint, error)
 }
 
 // rejoiner brings a former master with extra transactions back, or keeps it out.
@@ -36,14 +34,18 @@ var _ failover.Rejoiner = (*rejoiner)(nil)
 func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []gtid.GTID) error {
 	begun := time.Now()
 	c := r.g.store.Cluster(cluster)
+	why, work := "its data was given up for a copy of the master's", r.replace
+	if !c.Servers[server].Reseeding {
+		why, work = fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra)), r.work
+	}
 	op, err := r.g.store.NewOperation(topology.Operation{
 		Cluster: cluster, Kind: topology.OpRejoin, Result: topology.ResultRunning, Server: server, Epoch: c.Epoch, StartedAt: begun,
-		Evidence: []string{fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra))},
+		Evidence: []string{why},
 	})
 	if err != nil {
 		return err
 	}
-	err = r.work(ctx, c, server, op)
+	err = work(ctx, c, server, op)
 	total := millis(time.Since(begun))
 	op.EndedAt, op.TotalMS = time.Now(), &total
 	if err != nil {
@@ -80,11 +82,12 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 		return r.g.store.Apply(topology.MarkDiverged{Cluster: c.Name, Server: server, Extra: extra})
 	}
 	r.g.log.Warn("a former master's unacknowledged transactions are undone", logServer, server, "extra", joinGTIDs(extra), "saved", index.Dir)
-	err = step(op, "reseed", server, func() error { return r.replace(ctx, c.Name, server) })
-	if err != nil {
+	if err := r.g.store.Apply(topology.MarkReseeding{Cluster: c.Name, Server: server, Reseeding: true}); err != nil {
 		return err
 	}
-	op.Result = topology.ResultDone
+	if err := r.replace(ctx, c, server, op); err != nil {
+		return err
+	}
 	op.Detail = fmt.Sprintf("%d transactions that nobody was told OK for were saved and undone", len(extra))
 	return nil
 }
@@ -96,7 +99,7 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	if c.Broken != nil && c.Broken.Master == server {
 		fork = c.Broken.Fork
 	}
-	from, err := endpoint(r.dataDir, c.Name, r.g.members, *c.Servers[server])
+	from, err := r.reseed.endpoint(c.Name, *c.Servers[server])
 	if err != nil {
 		return provision.ErrantIndex{}, err
 	}
@@ -106,33 +109,14 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	})
 }
 
-// endpoint is how repld and the programs that it starts enter a server.
-func endpoint(dataDir, cluster string, m *members, s topology.Server) (provision.Endpoint, error) {
-	dir := filepath.Join(dataDir, "authorities")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return provision.Endpoint{}, fmt.Errorf("authority of %s: %w", s.Name, err)
-	}
-	file := filepath.Join(dir, cluster+"-"+s.Name+".pem")
-	if err := renameio.WriteFile(file, []byte(s.CAPEM), 0o600); err != nil {
-		return provision.Endpoint{}, fmt.Errorf("authority of %s: %w", s.Name, err)
-	}
-	return provision.Endpoint{Target: m.target(s), CAFile: file}, nil
-}
-
-// replace re-seeds the server; meanwhile nothing else touches it.
-func (r *rejoiner) replace(ctx context.Context, cluster, server string) error {
-	if err := r.g.store.Apply(topology.MarkJoining{Cluster: cluster, Server: server, Joining: true}); err != nil {
+// replace makes a server that is journaled as reseeding a copy of the master.
+func (r *rejoiner) replace(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation) error {
+	err := step(op, "reseed", server, func() error { return r.reseed.reseed(ctx, c.Name, server) })
+	if err != nil {
 		return err
 	}
-	err := r.reseed.reseed(ctx, cluster, server, nil)
-	cmds := []topology.Command{topology.MarkJoining{Cluster: cluster, Server: server}}
-	if err == nil {
-		cmds = append(cmds, topology.MarkDiverged{Cluster: cluster, Server: server})
-	}
-	if applyErr := r.g.store.Apply(cmds...); err == nil {
-		err = applyErr
-	}
-	return err
+	op.Result = topology.ResultDone
+	return r.g.store.Apply(topology.MarkReseeding{Cluster: c.Name, Server: server})
 }
 
 // tailOf is what MayUndo looks at.

@@ -1,8 +1,6 @@
 package app
 
 import (
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/repld/repld/failover"
@@ -71,7 +69,7 @@ func serverStatus(v *health.View, rec *topology.Server, r failover.ServerReport)
 		masterStatus(&s, o)
 		return s
 	}
-	slaveStatus(&s, v, sv)
+	slaveStatus(&s, sv)
 	return s
 }
 
@@ -86,7 +84,7 @@ func masterStatus(s *api.ServerStatus, o *health.Observation) {
 	}
 }
 
-func slaveStatus(s *api.ServerStatus, v *health.View, sv *health.ServerView) {
+func slaveStatus(s *api.ServerStatus, sv *health.ServerView) {
 	o := &sv.Last
 	if o.Slave == nil {
 		// Nobody's slave, perhaps a former master: what it has is in its binary
@@ -103,7 +101,7 @@ func slaveStatus(s *api.ServerStatus, v *health.View, sv *health.ServerView) {
 	if sv.LagApplied != nil {
 		s.LagMS = ms(*sv.LagApplied)
 	}
-	s.LagBytes = lagBytes(v, o.Slave)
+	s.LagBytes = sv.LagBytes
 	threadStatus(s, o.Slave)
 }
 
@@ -116,23 +114,6 @@ func threadStatus(s *api.ServerStatus, st *health.SlaveStatus) {
 	case st.IOErrno != 0:
 		s.LastError = &api.LastError{Code: st.IOErrno, Message: st.IOError}
 	}
-}
-
-// lagBytes is how much of the master's binary log a slave has not executed. It
-// is known only within one file, and while the stream tells where that ends.
-func lagBytes(v *health.View, st *health.SlaveStatus) *uint64 {
-	master := v.Cluster.Servers[v.Cluster.Master]
-	if master == nil || !v.Stream.Connected || v.Stream.Server != master.Name || v.Stream.File == "" || v.Stream.File != st.ExecLogFile {
-		return nil
-	}
-	if net.JoinHostPort(st.SourceHost, strconv.Itoa(int(st.SourcePort))) != master.Address {
-		return nil
-	}
-	var n uint64
-	if v.Stream.Pos > st.ExecPos {
-		n = v.Stream.Pos - st.ExecPos
-	}
-	return &n
 }
 
 func problems(list []failover.Problem) []api.Problem {

@@ -51,12 +51,12 @@ func view(t *testing.T) *health.View {
 	slave.ClockOffset = -1500 * time.Microsecond
 	slave.Slave = &health.SlaveStatus{SourceHost: "10.0.0.1", SourcePort: 3306, SourceServerID: 1, IO: health.ThreadYes, SQL: health.ThreadYes,
 		UsingGTID: "Slave_Pos", Received: pos(t, "0-1-100"), SourceLogFile: "bin.000001", ReadPos: 5000, ExecLogFile: "bin.000001", ExecPos: 4200, TLS: true, HeartbeatPeriod: time.Second}
-	lag := 12 * time.Millisecond
+	lag, bytes := 12*time.Millisecond, uint64(800)
 	return &health.View{
 		Now: now, Cluster: c, Started: now.Add(-time.Hour), AwakeSince: now.Add(-time.Hour),
 		Servers: map[string]*health.ServerView{
 			"db1": {Last: master, LastOK: master, ArmedAt: seen},
-			"db2": {Last: slave, LastOK: slave, Advanced: seen, Applied: seen, StreamingAt: seen, LagApplied: &lag, LagReceived: new(time.Duration)},
+			"db2": {Last: slave, LastOK: slave, Advanced: seen, Applied: seen, StreamingAt: seen, LagApplied: &lag, LagReceived: new(time.Duration), LagBytes: &bytes},
 		},
 		Stream: health.StreamView{Server: "db1", Connected: true, LastEvent: seen, Last: gtid.GTID{Server: 1, Seq: 100}, File: "bin.000001", Pos: 5000, LastTx: seen},
 	}
@@ -148,13 +148,7 @@ func TestStatusShowsNoNumberThatWasNotMeasured(t *testing.T) {
 			func(v *health.View) { v.Servers["db2"].LagApplied = nil },
 			func(s api.ServerStatus) bool { return s.LagMS == nil }},
 		"bytes are unknown without the stream": {
-			func(v *health.View) { v.Stream.Connected = false },
-			func(s api.ServerStatus) bool { return s.LagBytes == nil }},
-		"bytes are unknown across files": {
-			func(v *health.View) { v.Stream.File = "bin.000002" },
-			func(s api.ServerStatus) bool { return s.LagBytes == nil }},
-		"bytes of another source are not the master's": {
-			func(v *health.View) { v.Servers["db2"].Last.Slave.SourcePort = 3307 },
+			func(v *health.View) { v.Servers["db2"].LagBytes = nil },
 			func(s api.ServerStatus) bool { return s.LagBytes == nil }},
 		"nobody's slave has no TLS": {
 			func(v *health.View) { v.Servers["db2"].Last.Slave = nil },

@@ -13,7 +13,7 @@ const (
 	UserReplication = "repld_replication"
 )
 
-// AllAdmin is what an administrator needs besides being able to pass on the
+// allAdmin is what an administrator needs besides being able to pass on the
 // privileges of repld's account: to create accounts, change settings, and write
 // while the server is read-only.
 var allAdmin = []string{"CREATE USER", "RELOAD", "SUPER", "READ_ONLY ADMIN", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "SELECT"}

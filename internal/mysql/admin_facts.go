@@ -209,33 +209,60 @@ func factsPositions(ctx context.Context, c *Conn, f *AdminFacts) (err error) {
 	return err
 }
 
-// factsTables lists what replicates badly: at most 200 of each kind, for a
-// person reads them.
+// factsTables lists what replicates badly.
 func factsTables(ctx context.Context, c *Conn, f *AdminFacts) (err error) {
 	if f.Schemas, err = column(ctx, c, "SELECT SCHEMA_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME NOT IN ("+systemSchemas+
 		") AND SCHEMA_NAME NOT LIKE '#mysql50#%' ORDER BY 1"); err != nil {
 		return err
 	}
-	if f.NonTransactional, err = tables(ctx, c, `SELECT t.TABLE_SCHEMA s, t.TABLE_NAME n, t.ENGINE e FROM information_schema.TABLES t
-		LEFT JOIN information_schema.ENGINES g ON g.ENGINE=t.ENGINE
-		WHERE t.TABLE_TYPE='BASE TABLE' AND t.TABLE_SCHEMA NOT IN (`+systemSchemas+`) AND COALESCE(g.TRANSACTIONS,'NO')<>'YES' ORDER BY 1,2 LIMIT 200`); err != nil {
+	engines, err := pairs(ctx, c, "SELECT ENGINE AS a, TRANSACTIONS AS b FROM information_schema.ENGINES")
+	if err != nil {
 		return err
 	}
-	f.NoPrimaryKey, err = tables(ctx, c, `SELECT t.TABLE_SCHEMA s, t.TABLE_NAME n, t.ENGINE e FROM information_schema.TABLES t
-		LEFT JOIN (SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.STATISTICS WHERE NON_UNIQUE=0 AND NULLABLE<>'YES') k
-		ON k.TABLE_SCHEMA=t.TABLE_SCHEMA AND k.TABLE_NAME=t.TABLE_NAME
-		WHERE t.TABLE_TYPE='BASE TABLE' AND t.TABLE_SCHEMA NOT IN (`+systemSchemas+`) AND k.TABLE_NAME IS NULL ORDER BY 1,2 LIMIT 200`)
-	return err
+	for _, schema := range f.Schemas {
+		if err := factsOfSchema(ctx, c, f, schema, engines); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func tables(ctx context.Context, c *Conn, query string) ([]Table, error) {
-	rows, err := c.Query(ctx, query)
+// factsOfSchema asks schema by schema, and joins here: asked for all schemas at
+// once the server opens the views of sys too, and a join of these tables was
+// seen to crash 10.11.19 in there while tables were being made and dropped.
+func factsOfSchema(ctx context.Context, c *Conn, f *AdminFacts, schema string, engines map[[2]string]bool) error {
+	rows, err := c.Query(ctx, "SELECT TABLE_NAME AS n, ENGINE AS e FROM information_schema.TABLES WHERE TABLE_SCHEMA=? AND TABLE_TYPE='BASE TABLE'", schema)
+	if err != nil {
+		return err
+	}
+	keyed, err := pairs(ctx, c, "SELECT TABLE_SCHEMA AS a, TABLE_NAME AS b FROM information_schema.STATISTICS WHERE TABLE_SCHEMA=? AND NON_UNIQUE=0 AND NULLABLE<>'YES'", schema)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		t := Table{Schema: schema, Name: rows[i].String("n"), Engine: rows[i].String("e")}
+		if !engines[[2]string{t.Engine, "YES"}] && len(f.NonTransactional) < maxTables {
+			f.NonTransactional = append(f.NonTransactional, t)
+		}
+		if !keyed[[2]string{schema, t.Name}] && len(f.NoPrimaryKey) < maxTables {
+			f.NoPrimaryKey = append(f.NoPrimaryKey, t)
+		}
+	}
+	return nil
+}
+
+// maxTables is how many tables of a kind are listed, for a person reads them.
+const maxTables = 200
+
+// pairs is the set of a query's rows.
+func pairs(ctx context.Context, c *Conn, query string, args ...any) (map[[2]string]bool, error) {
+	rows, err := c.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
-	var out []Table
+	out := make(map[[2]string]bool, len(rows))
 	for i := range rows {
-		out = append(out, Table{Schema: rows[i].String("s"), Name: rows[i].String("n"), Engine: rows[i].String("e")})
+		out[[2]string{rows[i].String("a"), rows[i].String("b")}] = true
 	}
 	return out, nil
 }

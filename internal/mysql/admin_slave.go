@@ -86,3 +86,17 @@ func ForgetSource(ctx context.Context, c *Conn) error {
 	}
 	return c.Exec(ctx, "SET GLOBAL rpl_semi_sync_slave_enabled=0")
 }
+
+// Reconnect makes an IO thread that waits for its connect retry (a minute by
+// default) try at once. It does so only while the SQL thread runs: a start with
+// both threads down would drop the relay log in GTID mode.
+func Reconnect(ctx context.Context, c *Conn) error {
+	s, err := defaultSource(ctx, c)
+	if err != nil || s == nil || s.IO != "Connecting" || s.SQL != "Yes" {
+		return err
+	}
+	if err := c.Exec(ctx, "STOP SLAVE IO_THREAD"); err != nil {
+		return err
+	}
+	return c.Exec(ctx, "START SLAVE IO_THREAD")
+}

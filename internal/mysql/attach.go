@@ -50,13 +50,16 @@ func (s *Server) Attach(ctx context.Context, to failover.Attachment) error {
 		if row != nil && attached(row, to) && now.Bool("acker") == to.Acker && now.String("rule") == rule {
 			return nil
 		}
-		return s.attach(ctx, c, to, row != nil, now.String("rule"), rule)
+		return s.attach(ctx, c, to, row, now.String("rule"), rule)
 	})
 }
 
-func (s *Server) attach(ctx context.Context, c *effectConn, to failover.Attachment, slave bool, oldRule, rule string) error {
-	if slave {
+func (s *Server) attach(ctx context.Context, c *effectConn, to failover.Attachment, slave *Row, oldRule, rule string) error {
+	if slave != nil {
 		if err := c.Exec(ctx, c.facts.Dialect.stopSlave); err != nil {
+			return err
+		}
+		if err := s.applyAsBefore(ctx, c, slave); err != nil {
 			return err
 		}
 	}

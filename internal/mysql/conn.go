@@ -226,6 +226,9 @@ func (c *Conn) guard(ctx context.Context) (func(error) error, error) {
 		if err == nil || errors.As(err, &fromServer) {
 			return err
 		}
+		if errors.Is(err, driver.ErrSkip) {
+			return errors.New("not sent: the arguments do not fit the statement")
+		}
 		c.lost = true
 		c.wire.shut()
 		return c.wire.cause(ctx, err)

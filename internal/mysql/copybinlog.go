@@ -63,6 +63,11 @@ func FetchBinlogs(ctx context.Context, from ClientLogin, files []string, dir str
 	if len(files) == 0 {
 		return nil
 	}
+	from, remove, err := from.withFile()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	options, err := from.optionFile("mariadb-binlog", "read-from-remote-server", "raw")
 	if err != nil {
 		return err

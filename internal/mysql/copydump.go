@@ -34,6 +34,7 @@ type Dump struct {
 	tail   tailBuffer
 	stderr limitedBuffer
 	eof    bool
+	remove func()
 }
 
 // maxHead bounds what is read of a dump before its place in the binary log
@@ -49,6 +50,23 @@ func StartDump(ctx context.Context, from ClientLogin, schemas []string) (*Dump, 
 	if len(schemas) == 0 {
 		return nil, errors.New("dump: no schema named")
 	}
+	from, remove, err := from.withFile()
+	if err != nil {
+		return nil, err
+	}
+	d, err := startDump(ctx, from, schemas)
+	if err != nil {
+		remove()
+		return nil, err
+	}
+	d.remove = remove
+	if err := d.readHead(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func startDump(ctx context.Context, from ClientLogin, schemas []string) (*Dump, error) {
 	options, err := from.optionFile("mariadb-dump",
 		"single-transaction", "quick", "master-data=2", "gtid",
 		"routines", "events", "triggers", "hex-blob", "tz-utc",
@@ -77,9 +95,6 @@ func StartDump(ctx context.Context, from ClientLogin, schemas []string) (*Dump, 
 		return nil, fmt.Errorf("dump: %w", err)
 	}
 	d.out = bufio.NewReaderSize(pipe, 256<<10)
-	if err := d.readHead(); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
 	return d, nil
 }
 
@@ -141,6 +156,7 @@ func (d *Dump) Close() error {
 		_ = d.cmd.Process.Kill()
 	}
 	err := d.cmd.Wait()
+	d.remove()
 	switch {
 	case err != nil:
 		return &ProgramError{Program: "mariadb-dump", Message: d.stderr.String(), Err: err}

@@ -14,6 +14,11 @@ import (
 // the program; the server rolls back the statement under way and keeps those
 // before it.
 func LoadText(ctx context.Context, into ClientLogin, text io.Reader) error {
+	into, remove, err := into.withFile()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	options, err := into.optionFile("mariadb-client",
 		// binary-mode: a line that looks like a client command inside a value is data.
 		"batch", "binary-mode", "skip-reconnect", "skip-auto-rehash",

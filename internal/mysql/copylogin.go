@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,10 +18,12 @@ type ClientLogin struct {
 	User     string
 	Password string
 	// CAFile is the authority by which the server's certificate is verified,
-	// together with the host name of Address. It is required for an Address:
-	// data and passwords never travel in clear text. CertFile and KeyFile are the
-	// client pair, if the server asks for one.
+	// together with the host name of Address; CAPEM is the same as text, used if
+	// CAFile is empty. One of them is required for an Address: data and passwords
+	// never travel in clear text. CertFile and KeyFile are the client pair, if the
+	// server asks for one.
 	CAFile, CertFile, KeyFile string
+	CAPEM                     []byte
 }
 
 // String never shows the password.
@@ -33,6 +36,26 @@ func (l ClientLogin) String() string {
 
 // GoString is as [ClientLogin.String].
 func (l ClientLogin) GoString() string { return l.String() }
+
+// withFile writes the authority to a temporary file, for the programs take no
+// other; it is no secret. The function it returns removes it.
+func (l ClientLogin) withFile() (ClientLogin, func(), error) {
+	if l.Socket != "" || l.CAFile != "" || len(l.CAPEM) == 0 {
+		return l, func() {}, nil
+	}
+	f, err := os.CreateTemp("", "repld-ca-*.pem")
+	if err != nil {
+		return l, nil, fmt.Errorf("login %s: %w", l, err)
+	}
+	remove := func() { _ = os.Remove(f.Name()) }
+	_, err = f.Write(l.CAPEM)
+	if err = errors.Join(err, f.Close()); err != nil {
+		remove()
+		return l, nil, fmt.Errorf("login %s: %w", l, err)
+	}
+	l.CAFile = f.Name()
+	return l, remove, nil
+}
 
 // optionFile is the text of an option file for the login, with more lines for
 // the group of one program.

@@ -186,3 +186,21 @@ func wrap(verb string, err error) error {
 func WithoutBinlog(ctx context.Context, c *Conn) error {
 	return c.Exec(ctx, "SET SESSION sql_log_bin=0")
 }
+
+// ForgetSources ends all replication on a server and forgets whom it followed.
+// Its relay logs are gone with it.
+func ForgetSources(ctx context.Context, c *Conn) error {
+	list, err := Sources(ctx, c)
+	if err != nil || len(list) == 0 {
+		return wrap("end replication", err)
+	}
+	if err := c.Exec(ctx, "STOP ALL SLAVES"); err != nil {
+		return wrap("end replication", err)
+	}
+	for _, s := range list {
+		if err := c.Exec(ctx, "RESET SLAVE "+QuoteString(s.Connection)+" ALL"); err != nil {
+			return wrap("end replication", err)
+		}
+	}
+	return nil
+}

@@ -33,10 +33,19 @@ func (s *Server) DrainRelayLog(ctx context.Context) error {
 		if file == "" || pos == 0 {
 			return fmt.Errorf("%s names no relay log to drain", s.opts.Server)
 		}
-		if file, pos, err = firstUnapplied(ctx, c, file, pos); err != nil {
+		file, pos, found, err := firstUnapplied(ctx, c, file, pos)
+		if err != nil {
 			return err
 		}
-		err = c.Exec(ctx, "CHANGE MASTER TO RELAY_LOG_FILE = ?, RELAY_LOG_POS = ?, MASTER_USE_GTID = no", file, pos)
+		if err := s.applySerially(ctx, c); err != nil {
+			return err
+		}
+		if found {
+			err = c.Exec(ctx, "CHANGE MASTER TO RELAY_LOG_FILE = ?, RELAY_LOG_POS = ?, MASTER_USE_GTID = no", file, pos)
+		} else {
+			// All of it is applied: dropping it loses nothing, and begins an empty one.
+			err = c.Exec(ctx, "CHANGE MASTER TO MASTER_USE_GTID = no")
+		}
 		if err != nil {
 			return err
 		}
@@ -45,6 +54,38 @@ func (s *Server) DrainRelayLog(ctx context.Context) error {
 		}
 		return sqlRuns(ctx, c)
 	})
+}
+
+// applySerially switches the parallel applier off for a drain: 10.11.19 crashes
+// (SIGSEGV in Relay_log_info::inc_group_relay_log_pos) when it applies in
+// parallel by file and position without knowing the source's file name. The SQL
+// thread is down.
+func (s *Server) applySerially(ctx context.Context, c *effectConn) error {
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.slave_parallel_mode AS mode")
+	if err != nil {
+		return err
+	}
+	if mode := row.String("mode"); !strings.EqualFold(mode, "none") {
+		s.mu.Lock()
+		s.parallelMode = mode
+		s.mu.Unlock()
+	}
+	return c.Exec(ctx, "SET GLOBAL slave_parallel_mode = 'none'")
+}
+
+// applyAsBefore undoes applySerially; the SQL thread is down. If the process
+// that drained is gone, the server's default is taken.
+func (s *Server) applyAsBefore(ctx context.Context, c *effectConn, row *Row) error {
+	if row == nil || row.String("Using_Gtid") != "No" {
+		return nil // it was not drained
+	}
+	s.mu.Lock()
+	mode := s.parallelMode
+	s.mu.Unlock()
+	if mode == "" {
+		return c.Exec(ctx, "SET GLOBAL slave_parallel_mode = DEFAULT")
+	}
+	return c.Exec(ctx, "SET GLOBAL slave_parallel_mode = ?", mode)
 }
 
 // sqlRuns waits until the SQL thread runs, and gives its error if it stopped.
@@ -68,49 +109,68 @@ func sqlRuns(ctx context.Context, c *effectConn) error {
 }
 
 // firstUnapplied is where the first transaction stands that is not yet in
-// gtid_slave_pos, at or after a position of the relay log. A server that was
-// killed, or that applies in parallel, can have recorded a position before
-// transactions that it has committed; by file and position they would be
-// applied again. If there is none, the position is given back as it is.
-func firstUnapplied(ctx context.Context, c *effectConn, file string, pos uint64) (string, uint64, error) {
+// gtid_slave_pos, at or after a position of the relay log; found is false if
+// there is none. The position that a server has recorded is not it: one that was
+// killed, or that applies in parallel, records a position before transactions
+// that it has committed, and by file and position they would be applied again.
+func firstUnapplied(ctx context.Context, c *effectConn, file string, pos uint64) (string, uint64, bool, error) {
 	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.gtid_slave_pos AS pos")
 	if err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
 	applied, err := gtid.ParsePosition(row.String("pos"))
 	if err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
-	atFile, atPos := file, pos
 	for {
-		events, err := c.Query(ctx, "SHOW RELAYLOG EVENTS IN ? FROM ? LIMIT 1000", atFile, atPos)
-		if Errno(err) != 0 {
-			return file, pos, nil // no further file
+		at, found, err := unappliedIn(ctx, c, file, pos, applied)
+		if err != nil || found {
+			return file, at, found, err
 		}
-		if err != nil {
-			return "", 0, err
+		next, ok := nextFile(file)
+		if !ok {
+			return "", 0, false, nil
 		}
-		last := atPos
+		if _, err := c.Query(ctx, "SHOW RELAYLOG EVENTS IN ? LIMIT 1", next); Errno(err) != 0 {
+			return "", 0, false, nil // there is no further file
+		} else if err != nil {
+			return "", 0, false, err
+		}
+		file, pos = next, 4
+	}
+}
+
+// pageSize is how many events of a relay log are asked for at once.
+const pageSize = 1000
+
+// unappliedIn looks through one relay log file. A file may end in the middle of
+// an event, if the server was killed; the server then refuses the whole page, and
+// smaller ones lead up to that place.
+func unappliedIn(ctx context.Context, c *effectConn, file string, pos uint64, applied gtid.Position) (uint64, bool, error) {
+	for limit := pageSize; ; {
+		events, err := c.Query(ctx, fmt.Sprintf("SHOW RELAYLOG EVENTS IN ? FROM ? LIMIT %d", limit), file, pos)
+		switch {
+		case Errno(err) != 0 && limit > 2:
+			limit = max(2, limit/10)
+			continue
+		case Errno(err) != 0:
+			return 0, false, nil // what follows pos is cut off
+		case err != nil:
+			return 0, false, err
+		}
 		for i := range events {
 			e := &events[i]
-			last = e.Uint("Pos")
+			pos = e.Uint("Pos") // the last one is seen again at the head of the next page
 			if e.String("Event_type") != "Gtid" {
 				continue
 			}
-			g, ok := gtidOf(e.String("Info"))
-			if ok && g.Seq > applied.Of(g.Domain).Seq {
-				return atFile, last, nil
+			if g, ok := gtidOf(e.String("Info")); ok && g.Seq > applied.Of(g.Domain).Seq {
+				return pos, true, nil
 			}
 		}
-		if len(events) > 1 && last > atPos {
-			atPos = last
-			continue
+		if len(events) < limit {
+			return 0, false, nil
 		}
-		next, ok := nextFile(atFile)
-		if !ok {
-			return file, pos, nil
-		}
-		atFile, atPos = next, 4
 	}
 }
 

@@ -30,22 +30,30 @@ type Facts struct {
 }
 
 // factsQuery reads variables through the information schema, because a
-// variable that an older patch release lacks must not fail the whole.
-var factsQuery = func() string {
+// variable that an older patch release lacks must not fail the whole. The
+// status table beside it is avoided: reading it hangs as soon as one session
+// hangs in the slave status.
+func factsQuery() string {
 	names := make([]string, len(mariaDB1011.facts))
 	for i, n := range mariaDB1011.facts {
 		names[i] = QuoteString(strings.ToUpper(n))
 	}
 	return "SELECT VARIABLE_NAME AS n, VARIABLE_VALUE AS v FROM information_schema.GLOBAL_VARIABLES WHERE VARIABLE_NAME IN (" +
-		strings.Join(names, ", ") + ") UNION ALL SELECT 'CONNECTION_ID', CONNECTION_ID() UNION ALL SELECT VARIABLE_NAME, VARIABLE_VALUE" +
-		" FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'"
-}()
+		strings.Join(names, ", ") + ") UNION ALL SELECT 'CONNECTION_ID', CONNECTION_ID()"
+}
 
 // ReadFacts asks a server who it is.
 func ReadFacts(ctx context.Context, c *Conn) (Facts, error) {
-	rows, err := c.Query(ctx, factsQuery)
+	rows, err := c.Query(ctx, factsQuery())
 	if err != nil {
 		return Facts{}, err
+	}
+	up, err := c.QueryRow(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'")
+	if err != nil {
+		return Facts{}, err
+	}
+	if up == nil {
+		return Facts{}, fmt.Errorf("%s: the server does not say its uptime", c.target.Label())
 	}
 	now := time.Now()
 	v := make(map[string]string, len(rows))
@@ -55,14 +63,14 @@ func ReadFacts(ctx context.Context, c *Conn) (Facts, error) {
 	f := Facts{Version: v["version"], LogBin: isOn(v["log_bin"]), LogSlaveUpdates: isOn(v["log_slave_updates"]),
 		EventScheduler: isOn(v["event_scheduler"]), SkipErrors: v["slave_skip_errors"]}
 	f.Identity = topology.Identity{UID: v["server_uid"], Hostname: v["hostname"], DataDir: v["datadir"]}
-	var serverID, port, uptime uint64
-	for name, to := range map[string]*uint64{"server_id": &serverID, "port": &port, "uptime": &uptime, "connection_id": &f.ConnectionID} {
+	var serverID, port uint64
+	for name, to := range map[string]*uint64{"server_id": &serverID, "port": &port, "connection_id": &f.ConnectionID} {
 		if *to, err = strconv.ParseUint(v[name], 10, 64); err != nil {
 			return f, fmt.Errorf("%s: %s is %q, not a number", c.target.Label(), name, v[name])
 		}
 	}
 	f.Identity.ServerID, f.Identity.Port = uint32(serverID), uint16(port)
-	f.Started = now.Add(-time.Duration(uptime) * time.Second)
+	f.Started = now.Add(-time.Duration(up.Uint("Value")) * time.Second)
 	if f.Dialect, err = DialectFor(f.Version); err != nil {
 		return f, fmt.Errorf("%s: %w", c.target.Label(), err)
 	}
@@ -124,10 +132,11 @@ func (s *Sessions) has(id uint64) bool {
 // KillOwnSessions ends, on c's server, every session of c's own account but c
 // itself, those in keep, and streams of the binary log: whatever an earlier
 // process of repld sent and was not answered can then not happen any more. It
-// returns once they are gone.
+// returns once they are gone, but for those that hang in a SHOW, which changes
+// nothing and after which a killed session does nothing more.
 func KillOwnSessions(ctx context.Context, c *Conn, keep *Sessions) error {
-	const others = "SELECT ID AS id FROM information_schema.PROCESSLIST WHERE USER = SUBSTRING_INDEX(USER(), '@', 1)" +
-		" AND ID <> CONNECTION_ID() AND COMMAND NOT LIKE 'Binlog Dump%' AND COMMAND <> 'Slave_IO'"
+	const others = "SELECT ID AS id, COALESCE(INFO LIKE 'SHOW %', 0) AS harmless FROM information_schema.PROCESSLIST" +
+		" WHERE USER = SUBSTRING_INDEX(USER(), '@', 1) AND ID <> CONNECTION_ID() AND COMMAND NOT LIKE 'Binlog Dump%' AND COMMAND <> 'Slave_IO'"
 	for {
 		rows, err := c.Query(ctx, others)
 		if err != nil {
@@ -139,7 +148,9 @@ func KillOwnSessions(ctx context.Context, c *Conn, keep *Sessions) error {
 			if keep.has(id) {
 				continue
 			}
-			left++
+			if !rows[i].Bool("harmless") {
+				left++
+			}
 			if err := kill(ctx, c, id); err != nil {
 				return err
 			}

@@ -23,14 +23,16 @@ func (s *Server) Fence(ctx context.Context) error {
 	return s.do(ctx, "fence", func(c *effectConn) error { return s.fence(ctx, c) })
 }
 
-// fence goes in the one order in which nobody who waits is told OK: (1) kill
-// connections until none waits, never KILL QUERY; (2) read_only, which hangs
-// without the kills; (3) events off, and kill again what came or survived
-// meanwhile; (4) only then semi-sync off, which answers OK to whoever waits.
+// fence goes in the one order in which nobody who waits is told OK:
+//
+//  1. read_only is asked for. It cannot take hold while a commit waits, but
+//     while it is pending no new write begins, so that nobody can join a group
+//     of commits unseen.
+//  2. All connections are killed, never by KILL QUERY, those that wait for the
+//     acknowledgement last (see killOnce), until read_only holds.
+//  3. Events go off, and what came or survived meanwhile is killed.
+//  4. Only then semi-sync goes off, which answers OK to whoever still waits.
 func (s *Server) fence(ctx context.Context, c *effectConn) error {
-	if err := killUntil(ctx, c, func(left []session) bool { return !anyWaits(left) }); err != nil {
-		return err
-	}
 	if err := s.readOnly(ctx, c); err != nil {
 		return err
 	}
@@ -65,9 +67,8 @@ func (s *Server) fence(ctx context.Context, c *effectConn) error {
 	return c.Exec(ctx, "SET GLOBAL rpl_semi_sync_master_enabled = 0")
 }
 
-// readOnly sets read_only on a second connection while the first goes on
-// killing: a client that connects in between and waits for an acker would
-// otherwise hold it up for ever.
+// readOnly asks for read_only on a second connection, and kills on the first
+// until it holds.
 func (s *Server) readOnly(ctx context.Context, c *effectConn) error {
 	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.read_only AS ro")
 	if err != nil || row.Bool("ro") {
@@ -79,20 +80,36 @@ func (s *Server) readOnly(ctx context.Context, c *effectConn) error {
 	}
 	result := make(chan error, 1)
 	go func() { result <- second.Exec(ctx, "SET GLOBAL read_only = 1") }()
+	err = killUntilReadOnly(ctx, c, second.facts.ConnectionID, result)
+	s.release(second)
+	return err
+}
+
+// killUntilReadOnly kills as soon as the session that asks for read_only has
+// to wait, until it has its answer, which comes by ctx's end at the latest.
+func killUntilReadOnly(ctx context.Context, c *effectConn, asking uint64, result <-chan error) error {
+	const waits = "SELECT COALESCE(STATE LIKE 'Waiting for%', 0) AS pending FROM information_schema.PROCESSLIST WHERE ID = ?"
+	var failed error
+	pending := false
 	for {
 		select {
 		case err := <-result:
-			s.release(second)
-			return err
-		case <-time.After(5 * time.Millisecond):
-			if killErr := killOnce(ctx, c); killErr != nil {
-				err := <-result // ends by its context at the latest
-				s.release(second)
-				if err == nil {
-					return nil
-				}
-				return fmt.Errorf("%w (while setting read_only: %w)", killErr, err)
+			if err != nil && failed != nil {
+				return fmt.Errorf("%w (while setting read_only: %w)", err, failed)
 			}
+			return err
+		case <-time.After(2 * time.Millisecond):
+		}
+		if failed != nil {
+			continue
+		}
+		if !pending {
+			var row *Row
+			row, failed = c.QueryRow(ctx, waits, asking)
+			pending = row != nil && row.Bool("pending")
+		}
+		if pending {
+			failed = killOnce(ctx, c)
 		}
 	}
 }
@@ -126,19 +143,24 @@ func anyWaits(list []session) bool {
 	return false
 }
 
-// killOnce kills every client, and streams too if no commit waits.
+// killOnce kills every client, and streams too if no commit waits. The commit
+// that waits for the acknowledgement leads a group: its end lets the others of
+// the group go on, and those of them that are not yet killed are told OK. So it
+// is killed after them.
 func killOnce(ctx context.Context, c *effectConn) error {
 	list, err := sessions(ctx, c)
 	if err != nil {
 		return err
 	}
 	waits := anyWaits(list)
-	for _, x := range list {
-		if x.stream && waits {
-			continue
-		}
-		if err := kill(ctx, c.Conn, x.id); err != nil {
-			return err
+	for _, leaders := range []bool{false, true} {
+		for _, x := range list {
+			if x.waiting != leaders || x.stream && waits {
+				continue
+			}
+			if err := kill(ctx, c.Conn, x.id); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

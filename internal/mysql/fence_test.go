@@ -47,7 +47,8 @@ func (n *node) running(like, count string) {
 	mariadb.Eventually(n.t, 10*time.Second, func() error {
 		got := n.MustValue(n.t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE ?", like)
 		if got != count {
-			return fmt.Errorf("%s sessions run %s, want %s", got, like, count)
+			all, err := n.Rows(bounded(n.t), "SELECT ID, USER, COMMAND, TIME, STATE, INFO FROM information_schema.PROCESSLIST")
+			return fmt.Errorf("%s sessions run %s, want %s: %v %v", got, like, count, all, err)
 		}
 		return nil
 	})
@@ -227,4 +228,25 @@ func TestAnUnansweredStatementIsKilledBeforeTheNextVerb(t *testing.T) {
 		t.Error("the old statement took effect after the next verb")
 	}
 	n.must(lock.Check(bounded(t)))
+}
+
+// TestTheEndOfTheLastStreamCanAnswerOK is why a fence leaves the streams alone
+// while commits wait.
+func TestTheEndOfTheLastStreamCanAnswerOK(t *testing.T) {
+	n := rig(t, 2)
+	master, slave := n[0], n[1]
+	master.lead()
+	slave.follow(master, true)
+	master.must(master.server.Arm(bounded(t), time.Hour))
+	master.until("armed", func(o health.Observation) bool { return o.SemiSync.MasterOn && o.SemiSync.Clients == 1 })
+	slave.must(slave.Freeze())
+	master.MustExec(t, "SET GLOBAL rpl_semi_sync_master_wait_no_slave = OFF")
+	told := master.writers(1, 100)
+	master.until("waiting", func(o health.Observation) bool { return o.SemiSync.Waiting == 1 })
+	id := master.MustValue(t, "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")
+	master.MustExec(t, "KILL "+id)
+	if told() != 1 {
+		t.Error("it was not told OK")
+	}
+	slave.must(slave.Thaw())
 }

@@ -171,7 +171,10 @@ func (p *Prober) readFacts(ctx context.Context) error {
 
 // unstick looks whether the session that hung has come free.
 func (p *Prober) unstick(ctx context.Context) error {
-	row, err := p.conn.QueryRow(ctx, "SELECT STATE AS state FROM information_schema.PROCESSLIST WHERE ID = ?", p.stuck)
+	// After a restart the number can be another session's. A busy session hides
+	// its statement, so only one that is surely another counts as such.
+	row, err := p.conn.QueryRow(ctx, "SELECT STATE AS state FROM information_schema.PROCESSLIST WHERE ID = ? AND NOT (COMMAND = 'Sleep'"+
+		" OR USER <> SUBSTRING_INDEX(USER(), '@', 1) OR COALESCE(INFO NOT LIKE ?, 0))", p.stuck, "%"+p.facts.Dialect.slaves)
 	if err != nil {
 		return err
 	}

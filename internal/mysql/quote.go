@@ -2,9 +2,13 @@ package mysql
 
 import "strings"
 
-// QuoteName quotes an identifier: a schema, a table, a column, a connection.
-// It is the only place where a name becomes part of a statement.
-func QuoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+// QuoteName quotes an identifier: a schema, a table, a column. It is the only
+// place where a name becomes part of a statement. A name cannot hold a NUL
+// byte; one is left out.
+func QuoteName(name string) string {
+	name = strings.ReplaceAll(name, "\x00", "")
+	return "`" + strings.ReplaceAll(name, "`", "``") + "`"
+}
 
 // quoter escapes what ends or changes a quoted string under the sql_mode of
 // repld's own sessions (see sessionSettings).

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -273,4 +274,29 @@ func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// Freeze returns once every thread has stopped: the signal alone lets a running
+// one go on for a moment, in which it can still acknowledge.
+func (n *node) Freeze() error {
+	if err := n.Server.Freeze(); err != nil {
+		return err
+	}
+	mariadb.Eventually(n.t, 5*time.Second, func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.Pid()))
+		if err != nil || len(threads) == 0 {
+			return fmt.Errorf("threads of %s: %d %w", n.Name, len(threads), err)
+		}
+		for _, path := range threads {
+			stat, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if _, rest, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(rest, "T") {
+				return fmt.Errorf("%s: a thread still runs: %.40s", n.Name, stat)
+			}
+		}
+		return nil
+	})
+	return nil
 }

@@ -52,7 +52,9 @@ type Server struct {
 	// unanswered is true while a statement of an earlier verb, or of an earlier
 	// process, may still be waiting on the server.
 	unanswered bool
-	closed     bool
+	// parallelMode is slave_parallel_mode as it was before a drain.
+	parallelMode string
+	closed       bool
 }
 
 var _ failover.Server = (*Server)(nil)
@@ -243,6 +245,9 @@ func (s *Server) Detach(ctx context.Context) error {
 			return err
 		}
 		if err := c.Exec(ctx, c.facts.Dialect.stopSlave); err != nil {
+			return err
+		}
+		if err := s.applyAsBefore(ctx, c, row); err != nil {
 			return err
 		}
 		return c.Exec(ctx, c.facts.Dialect.resetSlave)

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"fmt"
 )
 
 // Witness is something that is created on a master to be seen on a slave: a
@@ -44,18 +43,6 @@ func (w Witness) There(ctx context.Context, c *Conn) (bool, error) {
 	}
 	row, err := c.QueryRow(ctx, query, args...)
 	return row != nil, err
-}
-
-// EndOfBinlog is where a server's binary log ends now.
-func EndOfBinlog(ctx context.Context, c *Conn) (BinlogPoint, error) {
-	row, err := c.QueryRow(ctx, "SHOW MASTER STATUS")
-	if err != nil {
-		return BinlogPoint{}, wrap("end of the binary log", err)
-	}
-	if row == nil {
-		return BinlogPoint{}, fmt.Errorf("end of the binary log: %s has none", c.Target().Label())
-	}
-	return BinlogPoint{File: row.String("File"), Pos: row.Uint("Position")}, nil
 }
 
 // Shut closes a server for everybody but privileged accounts, and keeps its

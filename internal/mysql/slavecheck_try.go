@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,11 +17,10 @@ const CheckConnection = "repld_check"
 type Trial struct {
 	Source         failover.Source
 	User, Password string
-	// FromSlavePos asks for what follows the slave's gtid_slave_pos, which tells
-	// whether the source still has it; otherwise the trial starts at At, the end of
-	// the source's binary log, and tells about the login and the certificate only.
+	// FromSlavePos makes the trial fail if the source no longer has what follows
+	// the slave's gtid_slave_pos; without it only the way to the source, its
+	// certificate and the login are tried.
 	FromSlavePos bool
-	At           BinlogPoint
 }
 
 // TrialError is a slave's own word on why it cannot replicate.
@@ -47,14 +47,13 @@ func TryReplication(ctx context.Context, c *Conn, t Trial) (err error) {
 	if err := EndTrial(ctx, c); err != nil {
 		return err
 	}
-	where := "MASTER_USE_GTID=slave_pos"
-	if !t.FromSlavePos {
-		where = fmt.Sprintf("MASTER_USE_GTID=no, MASTER_LOG_FILE=%s, MASTER_LOG_POS=%d", QuoteString(t.At.File), t.At.Pos)
-	}
+	// By GTID always: an IO thread that starts at a file and position asks its
+	// source for the GTID there and sets gtid_slave_pos to it, so that whatever
+	// stands before it would be skipped later without any error.
 	change := fmt.Sprintf(`CHANGE MASTER %s TO MASTER_HOST=?, MASTER_PORT=%d, MASTER_USER=?, MASTER_PASSWORD=?, MASTER_CONNECT_RETRY=1,
 		MASTER_HEARTBEAT_PERIOD=0.5, MASTER_SSL=1, MASTER_SSL_VERIFY_SERVER_CERT=1, MASTER_SSL_CA=?, MASTER_SSL_CERT=?, MASTER_SSL_KEY=?,
-		MASTER_SSL_CAPATH='', MASTER_SSL_CIPHER='', MASTER_SSL_CRL='', MASTER_SSL_CRLPATH='', %s`,
-		QuoteString(CheckConnection), t.Source.Port, where)
+		MASTER_SSL_CAPATH='', MASTER_SSL_CIPHER='', MASTER_SSL_CRL='', MASTER_SSL_CRLPATH='', MASTER_USE_GTID=slave_pos`,
+		QuoteString(CheckConnection), t.Source.Port)
 	defer func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -68,7 +67,13 @@ func TryReplication(ctx context.Context, c *Conn, t Trial) (err error) {
 	if err := c.Exec(ctx, "START SLAVE "+QuoteString(CheckConnection)+" IO_THREAD"); err != nil {
 		return wrap("trial of replication", err)
 	}
-	return awaitTrial(ctx, c)
+	err = awaitTrial(ctx, c)
+	var refused *TrialError
+	// 1236: the source let the slave in and looked for its position.
+	if !t.FromSlavePos && errors.As(err, &refused) && refused.Errno == 1236 {
+		return nil
+	}
+	return err
 }
 
 // awaitTrial waits until the trial's IO thread has been given the first event

@@ -192,8 +192,8 @@ func readGreeting(r io.Reader) (version string, capabilities uint32, err error) 
 		return "", 0, err
 	}
 	body := make([]byte, int(head[0])|int(head[1])<<8|int(head[2])<<16)
-	if len(body) > 1024 || head[3] != 0 {
-		return "", 0, fmt.Errorf("%w: it said %q", errNotMySQL, printable(head[:]))
+	if len(body) > maxGreeting || head[3] != 0 {
+		return "", 0, fmt.Errorf("%w: it greets with %q", errNotMySQL, printable(head[:]))
 	}
 	if _, err := io.ReadFull(r, body); err != nil {
 		return "", 0, err
@@ -204,7 +204,7 @@ func readGreeting(r io.Reader) (version string, capabilities uint32, err error) 
 	end := bytes.IndexByte(body, 0)
 	// version, NUL, connection id (4), scramble (8), filler (1), capabilities (2)
 	if len(body) < 2 || body[0] != 10 || end < 0 || len(body) < end+1+4+8+1+2 {
-		return "", 0, fmt.Errorf("%w: it said %q", errNotMySQL, printable(body))
+		return "", 0, fmt.Errorf("%w: it greets with %q", errNotMySQL, printable(body))
 	}
 	return string(body[1:end]), uint32(binary.LittleEndian.Uint16(body[end+1+4+8+1:])), nil
 }

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,22 +54,41 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// greeting looks at the first bytes that the other side sends: a packet number
-// 0 of protocol 10, or an error packet. Whatever else speaks first on its port
-// (a mail server, say) would be taken for the length of a packet that never
-// comes.
+// greeting looks at the first packet that the other side sends: number 0, of
+// protocol 10 or an error. Whatever else speaks first on its port (a mail
+// server, say) would be taken for the length of a packet that never comes, and
+// a packet that is too short would be read beyond its end by the driver.
 func (w *wire) greeting(b []byte) error {
-	w.head = append(w.head, b[:min(len(b), 64)]...)
+	w.head = append(w.head, b...)
 	if len(w.head) < 5 {
 		return nil
 	}
+	length := int(w.head[0]) | int(w.head[1])<<8 | int(w.head[2])<<16
+	body := w.head[4:]
+	sound := w.head[3] == 0 && length <= maxGreeting && (body[0] == 10 || body[0] == 0xff)
+	if sound && len(body) < length {
+		return nil // more is to come
+	}
+	if sound && body[0] == 10 {
+		end := bytes.IndexByte(body, 0)
+		sound = end > 0 && length >= end+1+greetingAfterVersion
+	}
 	w.met = true
-	if w.head[3] == 0 && (w.head[4] == 10 || w.head[4] == 0xff) {
+	if sound {
 		w.head = nil
 		return nil
 	}
-	return fmt.Errorf("%w: it said %q", errNotMySQL, printable(w.head))
+	return fmt.Errorf("%w: it greets with %q", errNotMySQL, printable(w.head[:min(len(w.head), 64)]))
 }
+
+// maxGreeting bounds the first packet. greetingAfterVersion is the least that
+// follows the version in it: connection id, scramble and filler, capabilities,
+// character set and status, capabilities, length and reserve, and the rest of
+// the scramble.
+const (
+	maxGreeting          = 1024
+	greetingAfterVersion = 4 + 8 + 1 + 2 + 3 + 2 + 1 + 10 + 13
+)
 
 // printable is the first line of what a stranger said.
 func printable(b []byte) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/fault"
+	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/internal/mysql"
 	"github.com/repld/repld/topology"
 )
@@ -29,9 +30,6 @@ type AdoptResult struct {
 	SlavePlans []Plan
 	Slaves     []topology.Server
 }
-
-// StepAttach is the step that makes a slave follow by GTID over TLS.
-const StepAttach = "attach"
 
 // Adopt takes over a running replication set-up without copying data: it
 // configures the master as InitMaster does, and then, one after another, its
@@ -137,6 +135,7 @@ func (a *adoption) openSlave(ctx context.Context, r Request) error {
 	// slave has by replication.
 	s.env.Pending.ClusterID = a.master.env.Pending.ClusterID
 	s.env.Accounts = a.master.env.Accounts
+	s.env.Cluster.Lineage = gtid.Lineage{{Domain: uint32(num(a.master.facts.Value("gtid_domain_id")))}}
 	a.slaves = append(a.slaves, s)
 	return nil
 }
@@ -267,7 +266,7 @@ func (a *adoption) slaveRecord(s *session) topology.Server {
 	}
 	for _, src := range s.facts.Sources {
 		if src.Connection == "" {
-			srv.Delay, srv.ReplicateDoDB = src.Delay, wholeSchemas(src.WildDo)
+			srv.ReplicateDoDB = wholeSchemas(src.WildDo)
 		}
 	}
 	return srv

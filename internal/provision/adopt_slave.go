@@ -29,7 +29,6 @@ func PlanAdoptMaster(r Request, f Facts, c Context) Plan {
 // given. It is pure.
 func PlanAdoptSlave(r Request, f Facts, c Context, master Facts) Plan {
 	plan := Plan{Verb: "adopt", Server: r.Name, Checks: append(Judge(CommonRules(), r, f, c), judgeFollower(r, f, c, master)...)}
-	c.Cluster.Lineage = gtid.Lineage{{Domain: uint32(num(master.Value("gtid_domain_id")))}}
 	plan.Needs = NeedsOf(topology.RoleSlave, r, f, c)
 	plan.configSteps(r, f)
 	how := "it replicates by GTID already"
@@ -78,8 +77,12 @@ func judgeFollows(f Facts, c Context, master Facts) Check {
 		return refuse("adopt the set-up of its own master", "it is a slave of the server with server_id %d at %s:%d, the master's is %d", s.ServerID, s.Host, s.Port, master.Identity.ServerID)
 	case s.ServerID == 0 && s.Port != master.Identity.Port:
 		return refuse("adopt the set-up of its own master", "it is a slave of %s:%d, which is not the master", s.Host, s.Port)
+	case s.Delay > 0:
+		return refuse("set MASTER_DELAY=0 for the time of its adoption", "it is delayed by %s", s.Delay)
 	case c.Pending.Verb == "adopt":
 		return pass("its adoption was begun")
+	case s.IO == "Connecting" && s.SQL == "Yes":
+		return warn("", "its IO thread is connecting (%s): it is made to try again", orWord(s.LastIOError, "no error"))
 	case s.IO != "Yes" || s.SQL != "Yes":
 		return refuse("put its replication right, or set it up anew with replctl init slave", "its threads do not both run: IO %s (%s), SQL %s (%s)", s.IO, orWord(s.LastIOError, "no error"), s.SQL, orWord(s.LastSQLError, "no error"))
 	}
@@ -214,6 +217,10 @@ func (a *adoption) caughtUp(ctx context.Context, s *session) error {
 	domain := uint32(num(a.master.facts.Value("gtid_domain_id")))
 	wait, done := context.WithTimeout(ctx, s.p.Timeouts.withDefaults().Back)
 	defer done()
+	// The master may have been restarted just now.
+	if err := mysql.Reconnect(wait, s.conn); err != nil {
+		return s.fail("reconnect_failed", "the slave could not be made to connect again", err, "the master is a member; this slave replicates as before")
+	}
 	for {
 		have, err := mysql.SlavePos(wait, s.conn)
 		if err == nil && have.Of(domain).Seq >= want.Of(domain).Seq {

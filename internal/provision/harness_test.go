@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,7 +12,6 @@ import (
 
 	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
-	"github.com/repld/repld/internal/mysql"
 	"github.com/repld/repld/test/mariadb"
 	"github.com/repld/repld/topology"
 )
@@ -78,40 +74,6 @@ func (m *memory) recordMaster(cluster string, res *MasterResult) {
 	delete(m.pending, cluster+"/"+srv.Name)
 }
 
-// clientWitness reads the binary log with the server's own client.
-type clientWitness struct {
-	caFile string
-	on     mysql.Target
-}
-
-func (w clientWitness) Watch(_ context.Context, on mysql.Target) (Watch, error) {
-	w.on = on
-	return w, nil
-}
-
-func (w clientWitness) Close() {}
-
-func (w clientWitness) Wait(ctx context.Context, want gtid.GTID) error {
-	on := w.on
-	host, port, _, err := ParseAddress(on.Address)
-	if err != nil {
-		return err
-	}
-	for {
-		cmd := exec.CommandContext(ctx, "mariadb-binlog", "--no-defaults", "--read-from-remote-server", "--host="+host, fmt.Sprintf("--port=%d", port),
-			"--user="+on.User, "--ssl-ca="+w.caFile, "--ssl-verify-server-cert", "--to-last-log", "mariadb-bin.000001")
-		cmd.Env = append(os.Environ(), "MYSQL_PWD="+on.Password)
-		out, err := cmd.CombinedOutput()
-		if strings.Contains(string(out), "GTID "+want.String()+" ") {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w: %s", ctx.Err(), err, out)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
-
 // newProvisioner is a provisioner with an empty state.
 func newProvisioner(t *testing.T) (*Provisioner, *memory) {
 	t.Helper()
@@ -122,7 +84,7 @@ func newProvisioner(t *testing.T) (*Provisioner, *memory) {
 		Cluster:  func(name string) topology.Cluster { return m.clusters[name] },
 		Known:    m.known,
 		Accounts: func(name string) topology.Accounts { return m.accounts[name] },
-		Journal:  m, Witness: clientWitness{caFile: filepath.Join(dir, "ca", "ca.pem")},
+		Journal:  m, Witness: StreamWitness{ServerID: 4_000_000_001},
 		Progress: func(step, server, status, text string) {
 			m.steps = append(m.steps, step+" "+status)
 			if m.onStep != nil {

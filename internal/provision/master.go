@@ -91,7 +91,7 @@ func confirmed(plan Plan, r Request) error {
 	}
 	return &fault.Error{
 		Kind: fault.Unconfirmed, Code: "not_confirmed", What: plan.Question, Server: r.Name, Cause: plan.Outage,
-		State: "nothing was changed", Do: "answer yes, or give --yes, --restart now or --restart never", Document: plan.Text(),
+		State: "nothing was changed", Do: "answer yes or give --yes (a restart: --restart now or never)", Document: plan.Text(),
 	}
 }
 

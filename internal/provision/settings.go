@@ -184,7 +184,27 @@ func logSettings(r Request, f Facts) []Setting {
 		{Option: "sync-binlog", Variable: "sync_binlog", Value: "1", When: Live, Why: "a transaction that was acknowledged survives a crash of the host"},
 		{Option: "innodb-flush-log-at-trx-commit", Variable: "innodb_flush_log_at_trx_commit", Value: "1", When: Live, Why: "see sync-binlog"},
 		{Option: "slave-max-allowed-packet", Variable: "slave_max_allowed_packet", Value: slaveMaxPacket, When: Live, Why: "any event that a master can write must fit"},
+		parallelSetting(f),
 	}
+}
+
+// parallelThreads lets a slave keep up with a master whose clients commit in
+// groups: with one thread and sync_binlog=1 it pays for each commit by itself,
+// and what it has not applied must be waited for at a failover.
+const parallelThreads = "4"
+
+// parallelSetting keeps a number that somebody has chosen. The variable cannot
+// be set while the SQL thread runs.
+func parallelSetting(f Facts) Setting {
+	s := Setting{Option: "slave-parallel-threads", Variable: "slave_parallel_threads", Value: parallelThreads, When: Live,
+		Why: "a slave applies as its master commits, in parallel and in order, so that a failover need not wait for it"}
+	if own := f.Value("slave_parallel_threads"); own != "" && own != "0" {
+		s.Value = own
+	}
+	if len(f.Sources) > 0 {
+		s.When = Later
+	}
+	return s
 }
 
 // binlogFormat is the one asked for, else the server's own unless that is

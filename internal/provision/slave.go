@@ -2,9 +2,8 @@ package provision
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
@@ -38,12 +37,11 @@ type slaveSession struct {
 	*session
 	req    SlaveRequest
 	master *mysql.Conn
+	roots  *x509.CertPool // by which the master is verified
 	slave  SlaveFacts
 	record RecordServer
 	// place is where the slave last stood in the logs, to see it move.
-	place string
-	// caFile holds the authority for the programs that copy.
-	caFile string
+	place  string
 	result *SlaveResult
 }
 
@@ -103,9 +101,6 @@ func (s *slaveSession) closeAll() {
 	if s.master != nil {
 		_ = s.master.Close() // the verb is over
 	}
-	if s.caFile != "" {
-		_ = os.Remove(s.caFile) // public anyway
-	}
 	s.close()
 }
 
@@ -113,6 +108,9 @@ func (s *slaveSession) closeAll() {
 func (s *slaveSession) apply(ctx context.Context, plan Plan) error {
 	if err := s.configure(ctx, plan); err != nil {
 		return err
+	}
+	if err := saveRoots(s.p.DataDir, s.r.Cluster, s.r.Name, s.caPEM); err != nil {
+		return s.fail("authority_not_saved", "the server's authority could not be kept", err, "the server is configured")
 	}
 	// From here on nobody but repld may write, or what is copied would differ.
 	if err := s.shut(ctx); err != nil {
@@ -220,12 +218,16 @@ func (s *slaveSession) lookFault(server string, err error) error {
 // masterTarget is the login on the master by repld's account for copies.
 func (s *slaveSession) masterTarget() mysql.Target {
 	a, m := s.env.Accounts[topology.AccountCopy], s.slave.Master
-	return mysql.Target{Name: m.Name, Address: m.Address, User: a.User, Password: a.Password, TLS: mysql.TLSFor(s.pool(), m.Address)}
+	return mysql.Target{Name: m.Name, Address: m.Address, User: a.User, Password: a.Password, TLS: mysql.TLSFor(s.roots, m.Address)}
 }
 
 func (s *slaveSession) dialMaster(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.p.Timeouts.withDefaults().Dial)
 	defer cancel()
+	var err error
+	if s.roots, err = RootsOf(s.p.DataDir, s.r.Cluster, s.slave.Master.Name); err != nil {
+		return s.lookFault(s.slave.Master.Name, err)
+	}
 	conn, err := mysql.Dial(ctx, s.masterTarget())
 	if err != nil {
 		f := mysql.Explain(ctx, err, s.masterTarget())
@@ -244,33 +246,4 @@ func (s *slaveSession) dialMaster(ctx context.Context) error {
 	}
 	s.master = conn
 	return nil
-}
-
-// authorityFile is the servers' authority as a file for the programs that copy.
-func (s *slaveSession) authorityFile() (string, error) {
-	if s.caFile != "" {
-		return s.caFile, nil
-	}
-	path, err := writeAuthority(s.p.DataDir, s.caPEM)
-	s.caFile = path
-	return path, err
-}
-
-func writeAuthority(dataDir string, pem []byte) (string, error) {
-	dir := filepath.Join(dataDir, "tmp")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("write the authority: %w", err)
-	}
-	f, err := os.CreateTemp(dir, "ca-*.pem")
-	if err != nil {
-		return "", fmt.Errorf("write the authority: %w", err)
-	}
-	_, err = f.Write(pem)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return "", fmt.Errorf("write the authority: %w", err)
-	}
-	return f.Name(), nil
 }

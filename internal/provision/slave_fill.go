@@ -34,16 +34,12 @@ func (s *slaveSession) try(ctx context.Context, fromSlavePos bool) error {
 	s.p.step(StepTry, s.r.Name, "run", "connect to "+s.slave.Master.Name+" as a slave")
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	at, err := mysql.EndOfBinlog(ctx, s.master)
-	if err != nil {
-		return s.lookFault(s.slave.Master.Name, err)
-	}
 	source, err := s.source()
 	if err != nil {
 		return err
 	}
 	a := s.env.Accounts[topology.AccountReplication]
-	err = mysql.TryReplication(ctx, s.conn, mysql.Trial{Source: source, User: a.User, Password: a.Password, FromSlavePos: fromSlavePos, At: at})
+	err = mysql.TryReplication(ctx, s.conn, mysql.Trial{Source: source, User: a.User, Password: a.Password, FromSlavePos: fromSlavePos})
 	if err != nil {
 		return s.trialFault(err, "the server is configured and read-only; its data was not touched")
 	}
@@ -77,14 +73,11 @@ func (s *slaveSession) fill(ctx context.Context, kind copyKind) error {
 
 // copyAll copies the master's data.
 func (s *slaveSession) copyAll(ctx context.Context) error {
-	ca, err := s.authorityFile()
-	if err != nil {
-		return err
-	}
 	master := s.slave.Master.Name
 	s.p.step(StepCopy, s.r.Name, "run", "copy from "+master)
 	c := Copier{
-		From: Endpoint{Target: s.masterTarget(), CAFile: ca}, To: Endpoint{Target: s.loadTarget(), CAFile: ca},
+		From:      Endpoint{Target: s.masterTarget(), CAFile: rootsPath(s.p.DataDir, s.r.Cluster, master)},
+		To:        Endpoint{Target: s.loadTarget(), CAFile: rootsPath(s.p.DataDir, s.r.Cluster, s.r.Name)},
 		ClusterID: s.env.Cluster.ID, Source: master, Only: s.req.wantedSchemas(), Replace: s.req.ReplaceData,
 		Keep: keepAccount(s.r.Admin.User), Log: s.p.Log, Progress: s.p.copyProgress(s.r.Name),
 	}

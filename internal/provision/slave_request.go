@@ -1,8 +1,10 @@
 package provision
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,6 +67,7 @@ func (r *SlaveRequest) Normalize() error {
 	if r.SkipErrors != "" && !skipForm.MatchString(r.SkipErrors) {
 		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of errors", r.SkipErrors), "", "give --skip-errors as error numbers with commas, or all")
 	}
+	r.SkipErrors = sortedNumbers(r.SkipErrors)
 	r.also = r.slaveSettings()
 	return nil
 }
@@ -82,6 +85,14 @@ func (r *SlaveRequest) slaveSettings() []Setting {
 			Why: "asked for; the server silently differs from its master afterwards and is never promoted"})
 	}
 	return out
+}
+
+// sortedNumbers writes a list of numbers as the server shows it; other words
+// stay.
+func sortedNumbers(list string) string {
+	words := strings.Split(list, ",")
+	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return strings.Join(slices.Compact(words), ",")
 }
 
 // skipWant is how the server shows the value: in upper case for all.

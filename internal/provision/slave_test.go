@@ -103,8 +103,15 @@ func TestInitSlaveCopiesDataAndReplicatesOverTLS(t *testing.T) {
 func TestInitSlaveOfAnEmptyMasterStartsBeforeRepldsFirstTransaction(t *testing.T) {
 	list := kit.StartAll(t, kit.Options{Name: "db1"}, kit.Options{Name: "db2"})
 	for _, s := range list {
-		s.MustExec(t, "RENAME USER admin@'%' TO root@'%'", "DROP USER IF EXISTS admin@localhost")
+		s.MustExec(t, "ALTER USER root@localhost IDENTIFIED BY '"+s.AdminPassword+"'", "DROP USER IF EXISTS admin@'%', admin@localhost")
+		// Closed and started again, so that the kit logs in anew.
 		s.AdminUser = "root"
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.StartAgain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p, mem := newProvisioner(t)
 	rig := &slaveRig{p: p, mem: mem, m: list[0], slaves: list[1:]}
