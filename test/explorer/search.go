@@ -82,7 +82,8 @@ func (e *Explorer) start() (*state, error) {
 	}
 	cmds = append(cmds,
 		topology.FoundEra{Cluster: clusterName, Master: name(0), Era: gtid.Era{Epoch: 1, Server: 1, First: 1}, At: tOpenedAt},
-		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt})
+		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt},
+		topology.NoteSeen{Cluster: clusterName, GTID: gtid.GTID{Server: 1, Seq: 1}, Armed: now})
 	st, err := st.Apply(cmds...)
 	if err != nil {
 		return nil, err
