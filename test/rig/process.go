@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -45,6 +46,7 @@ func (r *Rig) StartRepld(ctx context.Context) error {
 	defer log.Close()
 	d := &Daemon{cmd: exec.Command(filepath.Join(r.bin, "repld"), "--config", r.Config), done: make(chan struct{})}
 	d.cmd.Stdout, d.cmd.Stderr = log, log
+	d.cmd.Env = environment()
 	// Nothing may be left behind by a test that is killed.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
@@ -78,6 +80,14 @@ func (r *Rig) StartRepld(ctx context.Context) error {
 }
 
 const exitUnreachable = 6
+
+// environment is the test's own without what configures the programs: repld
+// refuses a REPLD_ variable that it does not know.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "REPLD_") || strings.HasPrefix(v, "REPLCTL_")
+	})
+}
 
 // Pid is the daemon's process.
 func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
@@ -127,6 +137,7 @@ func (o Output) Err() error {
 // Ctl runs replctl against the rig's repld.
 func (r *Rig) Ctl(ctx context.Context, args ...string) Output {
 	cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "replctl"), append([]string{"--endpoint", "unix://" + r.Socket}, args...)...)
+	cmd.Env = environment()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
