@@ -114,7 +114,7 @@ func (l *Loop) judgeOrder(in Input, r Report, to string) (settled bool, err erro
 	if to != "" {
 		if s := c.Servers[to]; s == nil || to == c.Master {
 			return true, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("%q is no slave of cluster %q", to, c.Name),
-				State: "nothing was changed", Do: "replctl status"}
+				Cause: "only a slave can be promoted", State: "nothing was changed", Do: "replctl status"}
 		}
 	}
 	if c.Intent != nil {
@@ -181,7 +181,7 @@ func (l *Loop) awaitEnd(ctx context.Context, kind topology.OperationKind, known 
 		select {
 		case <-ctx.Done():
 			return op, &fault.Error{Kind: fault.Timeout, Code: "timeout", What: "the " + string(kind) + " has not ended yet",
-				State: "it goes on in repld", Do: "replctl history", Err: ctx.Err()}
+				Cause: problemText(r.Problems), State: "it goes on in repld", Do: "replctl history", Err: ctx.Err()}
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -37,7 +37,7 @@ func (ch *changer) exclusive(cluster string) (release func(), err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.busy[cluster] {
-		return nil, &fault.Error{Kind: fault.Failed, Code: "busy", What: "another verb is working on cluster " + cluster,
+		return nil, &fault.Error{Kind: fault.Failed, Code: "busy", What: "another verb is working on cluster " + cluster, Cause: "one verb at a time works on a cluster",
 			State: "nothing was changed", Do: "wait for it: replctl history"}
 	}
 	ch.busy[cluster] = true
@@ -178,6 +178,9 @@ func (ch *changer) operation(op topology.Operation) string {
 // planOf translates a plan for the client.
 func planOf(p provision.Plan) *api.Plan {
 	out := &api.Plan{Steps: []api.PlanStep{}, Question: p.Question, Warnings: warningsOf(p)}
+	if p.Needs.WriteFile {
+		out.Document = p.Needs.DropIn
+	}
 	for _, s := range p.Steps {
 		step := api.PlanStep{Server: s.Server, Text: s.Text}
 		if s.Outage {

@@ -24,7 +24,7 @@ func (ch *changer) Failover(ctx context.Context, cluster string, r api.FailoverR
 		return &api.Result{Plan: failoverPlan(plan)}, nil
 	}
 	if !r.Confirmed {
-		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: failoverPlan(plan).Question,
+		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: failoverPlan(plan).Question, Cause: "it changes the master",
 			State: "nothing was changed", Do: "answer yes, or give --yes"}
 	}
 	op, err := g.loop.Failover(ctx, r.To, r.AcceptLoss)
