@@ -100,7 +100,7 @@ func TestCodesFindsWhatIsPlainlyThere(t *testing.T) {
 // What users are told to type exists: every replctl verb that a page or a
 // message of the program names.
 func TestNamedVerbsExist(t *testing.T) {
-	verbs := []string{"help", "completion"}
+	verbs := []string{"help", "completion", "was"} // "replctl was told to stop" is prose
 	use := regexp.MustCompile(`Use: +"([a-z]+)`)
 	check := func(path, text string) {
 		for _, m := range regexp.MustCompile("(?m)(?:[`\"(]|^|sudo |then: )replctl (?:--[a-z]+ \\S+ )*([a-z]+)").FindAllStringSubmatch(text, -1) {
