@@ -242,3 +242,28 @@ func read(t *testing.T, path string) string {
 	}
 	return string(b)
 }
+
+// The recording in the README is one of the present demonstration: its chapters
+// and its commands are the same.
+func TestTheRecordingIsOfThisDemonstration(t *testing.T) {
+	_, rest, ok := strings.Cut(read(t, "README.md"), "<!-- recording of make demo: begin -->")
+	recording, _, ok2 := strings.Cut(rest, "<!-- recording of make demo: end -->")
+	if !ok || !ok2 {
+		t.Fatal("README.md has no recording")
+	}
+	play := read(t, "test/demo/play.go")
+	heads := regexp.MustCompile(`d\.head\("([^"]+)"\)`).FindAllStringSubmatch(play, -1)
+	if len(heads) < 5 {
+		t.Fatalf("the demonstration has %d chapters", len(heads))
+	}
+	for i, m := range heads {
+		if want := "== " + string(rune('1'+i)) + ". " + m[1]; !strings.Contains(recording, want) {
+			t.Errorf("the recording lacks %q: record it again", want)
+		}
+	}
+	for _, want := range []string{"$ replctl init master db1", "$ replctl init slave db3", "$ replctl status", "$ replctl history", "0 lost", "Nothing was lost"} {
+		if !strings.Contains(recording, want) {
+			t.Errorf("the recording lacks %q", want)
+		}
+	}
+}
