@@ -48,6 +48,10 @@ type Server interface {
 	// switches the event scheduler off, and only then semi-sync master, in this
 	// order (see docs/guarantees.md). Nothing that waited is told OK.
 	Fence(ctx context.Context) error
+	// Shut closes a live master for a switchover: as Fence, but its slaves' streams
+	// go on, its semi-sync stays as it is, and a global read lock keeps privileged
+	// accounts out, too, until the next Open or Attach.
+	Shut(ctx context.Context) error
 	// Attach makes the server a slave of source by GTID over verified TLS, as an
 	// acker or not, and starts both threads. It leaves read_only on.
 	Attach(ctx context.Context, to Attachment) error
