@@ -139,12 +139,36 @@ func (d *decider) fenceStrangers() (Action, bool) {
 				Text: name + " was made writable outside of repld while the master is gone"}), true
 		}
 		if d.ready(name, KindFence) {
-			return Action{Kind: KindFence, Servers: []string{name}, Why: []string{
+			return Action{Kind: KindFence, Servers: []string{name}, Journal: d.contact(name), Why: []string{
 				fmt.Sprintf("%s is not the master and read_only is %v (must fence: %v)", name, sv.Last.ReadOnly, s.MustFence)}}, true
 		}
 	}
 	return Action{}, false
 }
+
+// quietMargin is how long before its own timeout a server must be fenced for
+// its waiting commits to be known unanswered: a timeout that ran out while it was
+// frozen answers them at once when it thaws.
+const quietMargin = 5 * time.Second
+
+// contact journals, before a lost master is fenced, whether it has answered
+// commits since its loss. An armed server that is the same process, still waits,
+// and has answered none without an ack has answered none at all: every acker was
+// revoked before its successor was opened.
+func (d *decider) contact(name string) []topology.Command {
+	b, sv := d.c.Broken, d.v.Servers[name]
+	if b == nil || b.Master != name || b.Contacted {
+		return nil
+	}
+	semi := sv.Last.SemiSync
+	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && len(b.Unseen) == 0 &&
+		d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin
+	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
+}
+
+// restartTolerance absorbs the whole seconds of a server's uptime.
+const restartTolerance = 2 * time.Second
 
 // fenced tells whether a fencing succeeded and the server was seen read-only
 // after it.
@@ -175,6 +199,9 @@ func (d *decider) begin(why []string) Action {
 		in.Symptom = d.now
 	}
 	in.Armed = d.armedAt(in.Symptom)
+	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
+		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
+	}
 	if d.in.Order != nil {
 		in.Manual, in.To = true, d.in.Order.To
 	}

@@ -49,7 +49,7 @@ func TestAnOrderIsNotKeptForLater(t *testing.T) {
 	slave := alive
 	slave.ReadOnly, slave.SlavePos = true, alive.BinlogPos
 	slave.Slave = &health.SlaveStatus{SourceHost: "a", SourcePort: 1, IO: health.ThreadYes, SQL: health.ThreadYes, UsingGTID: "Slave_Pos", Received: alive.BinlogPos}
-	c := &topology.Cluster{Name: "main", Epoch: 1, Master: "db1", Durability: topology.SemiSync,
+	c := &topology.Cluster{Name: "main", Epoch: 1, Master: "db1", Durability: topology.Async,
 		Lineage: gtid.Lineage{{Epoch: 1, Server: 1, First: 1}},
 		Servers: map[string]*topology.Server{
 			"db1": {Name: "db1", Address: "a:1", Role: topology.RoleMaster, Promotion: topology.PromotionNeutral},

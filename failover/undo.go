@@ -27,7 +27,8 @@ type Tail struct {
 //     of them has the transactions (else they were promoted), and
 //   - all of them were written before the process that broke ended: a commit
 //     that waits for its ack when the server dies is never answered, while a
-//     restarted server may have answered anything.
+//     restarted server may have answered anything; or the process never ended
+//     and was found, and fenced, while it still waited for acks (Break.Quiet).
 func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []string) {
 	var no []string
 	add := func(format string, args ...any) { no = append(no, fmt.Sprintf(format, args...)) }
@@ -46,8 +47,9 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 			add("%s could not be asked during the failover and may have acknowledged", strings.Join(b.Unseen, ", "))
 		}
 	}
-	if n := len(t.Extra) - t.BeforeRestart; n > 0 {
-		add("%d of them were written after it was started again and may have been acknowledged", n)
+	quiet := b != nil && b.Master == server && b.Quiet
+	if n := len(t.Extra) - t.BeforeRestart; n > 0 && !quiet {
+		add("%d of them were not written before a restart that ended their commits unanswered, and may have been acknowledged", n)
 	}
 	if s := c.Servers[server]; s != nil {
 		for _, g := range t.Extra {
@@ -60,5 +62,5 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 	if len(no) > 0 {
 		return false, no
 	}
-	return true, []string{fmt.Sprintf("nobody was told OK for any of the %d transactions: each was waiting for an acker when the server died", len(t.Extra))}
+	return true, []string{fmt.Sprintf("nobody was told OK for any of the %d transactions: each was waiting for an acker when the server died or was fenced", len(t.Extra))}
 }

@@ -83,6 +83,16 @@ type Break struct {
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
 	// Fork is the last transaction that the successor shares with the lost master.
 	Fork gtid.GTID `json:"fork"`
+	// Started is when the lost server's process had started, and NoTx how many
+	// commits it had then answered without an ack, when it was last observed.
+	Started time.Time `json:"started,omitzero"`
+	NoTx    uint64    `json:"no_tx"`
+	// Contacted is true once the lost server was observed again; Quiet if it was
+	// the same process then, still waited for acks, and had answered no further
+	// commit without one: what it has alone was then never answered OK, for
+	// fencing ends those commits without an answer.
+	Contacted bool `json:"contacted,omitempty"`
+	Quiet     bool `json:"quiet,omitempty"`
 	// Unseen lists servers that could hold more and were not reachable during
 	// the failover; a server leaves the list when it has been examined.
 	Unseen []string `json:"unseen,omitempty"`

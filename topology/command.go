@@ -327,7 +327,7 @@ func (c RecordOpened) apply(st *State) error {
 	cl.Epoch, cl.Floor, cl.MasterSeen = in.Epoch, in.Opening.Applied, in.Opening.Applied
 	cl.Broken = &Break{
 		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen,
-		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen),
+		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx,
 	}
 	if old := cl.Servers[in.OldMaster]; old != nil {
 		old.MustFence = true

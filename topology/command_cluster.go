@@ -65,6 +65,23 @@ func (c NoteSeen) apply(st *State) error {
 	return nil
 }
 
+// NoteContact records how a lost master was found at the first contact after
+// its loss, before it is fenced; see [Break]. Later contacts change nothing.
+type NoteContact struct {
+	Cluster, Server string
+	Quiet           bool
+}
+
+func (c NoteContact) cluster() string  { return c.Cluster }
+func (c NoteContact) structural() bool { return false }
+func (c NoteContact) apply(st *State) error {
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
+		if b := cl.Broken; b != nil && b.Master == c.Server && !b.Contacted {
+			b.Contacted, b.Quiet = true, c.Quiet
+		}
+	})
+}
+
 // MarkFenced records that a former master was seen read-only, with no writer.
 type MarkFenced struct{ Cluster, Server string }
 

@@ -40,6 +40,9 @@ type Intent struct {
 	// Armed and ArmedSeen are as in [Break].
 	Armed     bool      `json:"armed"`
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Started and NoTx are as in [Break].
+	Started time.Time `json:"started,omitzero"`
+	NoTx    uint64    `json:"no_tx"`
 	// Bound is the highest transaction of the old master that was observed by
 	// any means; what was committed after it and reached nobody is unknown.
 	Bound gtid.GTID `json:"bound"`

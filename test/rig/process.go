@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -48,6 +49,7 @@ func (r *Rig) StartRepld(ctx context.Context) error {
 	}
 	defer log.Close()
 	d := &Daemon{cmd: exec.Command(filepath.Join(r.bin, "repld"), "--config", r.Config), done: make(chan struct{})}
+	d.cmd.Env = environment()
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	// Nothing may be left behind by a test that is killed.
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -128,9 +130,28 @@ func (o Output) Err() error {
 	return fmt.Errorf("replctl %s: exit %d (%w)\n%s%s", strings.Join(o.Args, " "), o.Code, o.err, o.Stdout, o.Stderr)
 }
 
+// Command is replctl with these arguments for the rig's repld, for callers that
+// want its output as it comes.
+func (r *Rig) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "replctl"), args...)
+	cmd.Env = append(environment(), "REPLCTL_ENDPOINT="+r.Endpoint())
+	return cmd
+}
+
+// Endpoint is what replctl calls the control socket of the rig's repld.
+func (r *Rig) Endpoint() string { return "unix://" + r.Socket }
+
+// environment is ours without what would configure repld or replctl, or stop
+// repld from starting because it knows no such key.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "REPLD_") || strings.HasPrefix(v, "REPLCTL_")
+	})
+}
+
 // Ctl runs replctl against the rig's repld.
 func (r *Rig) Ctl(ctx context.Context, args ...string) Output {
-	cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "replctl"), append([]string{"--endpoint", "unix://" + r.Socket}, args...)...)
+	cmd := r.Command(ctx, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -61,7 +61,7 @@ func (r *Rig) prepare(ctx context.Context, o Options) error {
 	r.DataDir = filepath.Join(r.Dir, "data")
 	r.Socket = filepath.Join(r.Dir, "repld.sock")
 	r.Log = filepath.Join(r.Dir, "repld.log")
-	lines := append([]string{"data_dir: " + r.DataDir, "listen: unix://" + r.Socket}, o.Repld...)
+	lines := append([]string{"data_dir: " + r.DataDir, "listen: " + r.Endpoint()}, o.Repld...)
 	if err := os.WriteFile(r.Config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("rig: %w", err)
 	}
