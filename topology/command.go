@@ -234,7 +234,7 @@ func (c BeginIntent) apply(st *State) error {
 		return fmt.Errorf("cluster %q, intent %s: %w", c.Cluster, cl.Intent.ID, ErrIntentOpen)
 	}
 	cl.Intent = c.Intent.Clone()
-	if c.Intent.Kind == IntentFailover {
+	if c.Intent.Kind != IntentReopen {
 		// Every IO thread may be stopped from now on; each is owed a start.
 		for _, name := range cl.Names() {
 			if name != cl.Master && !slices.Contains(cl.Stopped, name) {
@@ -270,6 +270,43 @@ func (c SendOpening) apply(st *State) error {
 		cl.DurabilityState, cl.DurabilitySince = DurabilityDegraded, o.Sent
 		cl.raiseFloor(o.Applied)
 	}
+	return nil
+}
+
+// AcceptLoss journals that a person lets an open failover lose up to N
+// transactions.
+type AcceptLoss struct {
+	Cluster, Intent string
+	N               uint64
+}
+
+func (c AcceptLoss) cluster() string  { return c.Cluster }
+func (c AcceptLoss) structural() bool { return false }
+func (c AcceptLoss) apply(st *State) error {
+	_, in, err := st.intent(c.Cluster, c.Intent)
+	if err != nil {
+		return err
+	}
+	n := c.N
+	in.AcceptLoss, in.Manual = &n, true
+	return nil
+}
+
+// RollBack journals that a switchover is given up: its old master is opened
+// again. It is refused once an opening may have taken effect elsewhere.
+type RollBack struct{ Cluster, Intent, Why string }
+
+func (c RollBack) cluster() string  { return c.Cluster }
+func (c RollBack) structural() bool { return false }
+func (c RollBack) apply(st *State) error {
+	_, in, err := st.intent(c.Cluster, c.Intent)
+	if err != nil {
+		return err
+	}
+	if in.Kind != IntentSwitchover || in.Opening != nil {
+		return fmt.Errorf("intent %s cannot be rolled back: %w", in.ID, ErrInconsistent)
+	}
+	in.RollingBack = c.Why
 	return nil
 }
 
@@ -317,14 +354,19 @@ func (c RecordOpened) apply(st *State) error {
 	if in.Opening.Armed {
 		cl.DurabilityState = DurabilityArmed
 	}
-	if in.Kind == IntentReopen {
-		return nil
+	if in.Opening.Server == cl.Master {
+		return nil // the same master goes on: reopened, or a switchover rolled back
 	}
 	era := gtid.Era{Epoch: in.Epoch, Domain: cl.Lineage.Domain(), Server: s.Identity.ServerID, First: in.Opening.Applied.Seq + 1}
 	if cl.Lineage, err = cl.Lineage.Append(era); err != nil {
 		return err
 	}
 	cl.Epoch, cl.Floor, cl.MasterSeen = in.Epoch, in.Opening.Applied, in.Opening.Applied
+	if in.Kind == IntentSwitchover {
+		// The old master was seen closed before, and had nothing of its own.
+		cl.setMaster(s.Name)
+		return nil
+	}
 	cl.Broken = &Break{
 		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen,
 		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx,
@@ -351,7 +393,7 @@ func (c EndIntent) apply(st *State) error {
 	if err != nil {
 		return err
 	}
-	if in.Kind == IntentFailover && in.Opening != nil && in.Opened.IsZero() {
+	if in.Opening != nil && in.Opened.IsZero() && in.Opening.Server != cl.Master {
 		return fmt.Errorf("intent %s may have opened %q: %w", in.ID, in.Opening.Server, ErrInconsistent)
 	}
 	if c.Automatic {

@@ -94,6 +94,13 @@ type FailoverRequest struct {
 	AcceptLoss *uint64 `json:"accept_loss,omitempty"`
 }
 
+// SwitchoverRequest asks for `switchover`.
+type SwitchoverRequest struct {
+	Consent
+	// To is the server to promote, "" to let repld choose.
+	To string `json:"to,omitempty"`
+}
+
 // RejoinRequest asks for `rejoin`.
 type RejoinRequest struct {
 	Consent

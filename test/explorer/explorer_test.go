@@ -2,6 +2,7 @@ package explorer
 
 import (
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 func search(t *testing.T, b Bounds) {
 	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // almost nothing becomes garbage
 	begun := time.Now()
 	e := New(b, Guards{})
 	res, err := e.Search()

@@ -41,6 +41,7 @@ type Explorer struct {
 	seed       maphash.Seed
 	clusters   []*topology.Cluster
 	clusterIDs map[string]uint16
+	journaled  map[string]uint16
 	decided    map[uint64]failover.Action
 	healed     map[uint64]bool
 	events     []event
@@ -65,7 +66,7 @@ type Result struct {
 // New makes an explorer of a cluster whose first server is its armed master.
 func New(b Bounds, g Guards) *Explorer {
 	e := &Explorer{Bounds: b, Guards: g, seed: maphash.MakeSeed(), clusterIDs: map[string]uint16{},
-		decided: map[uint64]failover.Action{}, healed: map[uint64]bool{}}
+		journaled: map[string]uint16{}, decided: map[uint64]failover.Action{}, healed: map[uint64]bool{}}
 	e.events = e.allEvents()
 	return e
 }
