@@ -223,7 +223,7 @@ func (j journal) Pending(_ context.Context, cluster, server string) (provision.P
 
 // Save implements [provision.Journal].
 func (j journal) Save(_ context.Context, cluster, server string, p provision.Pending) error {
-	if p.Verb == "" {
+	if p.Empty() {
 		return j.store.SavePending(cluster, server, nil)
 	}
 	raw, err := json.Marshal(p)

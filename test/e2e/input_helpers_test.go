@@ -205,3 +205,10 @@ func problemsOf(list []api.Problem) []string {
 	}
 	return out
 }
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
