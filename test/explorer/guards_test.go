@@ -77,6 +77,7 @@ func onLineage(c *topology.Cluster, g gtid.GTID) gtid.GTID {
 // it the search must find a state that violates an invariant. A rule whose
 // absence breaks nothing would be untested or needless.
 func TestEachRuleIsNeeded(t *testing.T) {
+	skipIfRace(t)
 	for _, c := range []struct {
 		rule   string
 		bounds Bounds

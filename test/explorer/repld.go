@@ -33,11 +33,17 @@ func canonical(c *topology.Cluster) {
 	if !c.LastFailover.IsZero() {
 		c.LastFailover = tStarted
 	}
+	if !c.ArmedSeen.IsZero() {
+		c.ArmedSeen = now
+	}
 	if b := c.Broken; b != nil {
-		b.At, b.ArmedSeen = tSymptom, tSymptom
+		b.At, b.ArmedSeen, b.Started = tSymptom, tSymptom, tStarted
 	}
 	if in := c.Intent; in != nil {
 		in.ID, in.Symptom, in.Begun = "1", tSymptom, tBegun
+		if !in.Started.IsZero() {
+			in.Started = tStarted
+		}
 		if !in.ArmedSeen.IsZero() {
 			in.ArmedSeen = tSymptom
 		}
