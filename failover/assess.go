@@ -179,15 +179,15 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	}
 	switch state {
 	case "joining":
-		add("joining", "", "it is being set up or seeded anew")
+		add("joining", "if its set-up was interrupted, run the same replctl init slave "+m.name+" again", "it is being set up or seeded anew")
 	case "unreachable":
 		add("slave_unreachable", "", "%s", reachText(m.sv))
 	case "diverged":
-		extra := m.s.Diverged
+		extra, do := m.s.Diverged, "replctl rejoin "+m.name+" says where they are saved; replctl rejoin "+m.name+" --discard-errant gives them up"
 		if len(extra) == 0 {
-			extra = d.errant(m.name)
+			extra, do = d.errant(m.name), "replctl history"
 		}
-		add("diverged", "replctl history", "it has transactions that the cluster does not have: %s", printGTIDs(extra))
+		add("diverged", do, "it has transactions that the cluster does not have: %s", printGTIDs(extra))
 	case "stopped", "broken":
 		d.threadProblems(m, add)
 	}

@@ -13,6 +13,9 @@ import (
 type MonitorConfig struct {
 	// Interval is the time between probes of one server; Timeout bounds each.
 	Interval, Timeout time.Duration
+	// Quiet is the time between probes while nothing happens at all; see
+	// [Monitor.pause]. Not above Interval means Interval.
+	Quiet time.Duration
 	// NewProber makes the prober of a server. The monitor closes it.
 	NewProber func(cluster string, s topology.Server) Prober
 	// Lag computes how far a server is behind the given master, from their
@@ -20,21 +23,26 @@ type MonitorConfig struct {
 	Lag func(s, master *ServerView, now time.Time)
 }
 
-// Urgent pacing: while something is wrong with the master, or an intent is
-// open, servers are probed each urgentInterval so that a failover does not wait
-// for the next ordinary probe.
+// Pacing. While something is wrong with the master, or an intent is open,
+// servers are probed each urgentInterval so that a failover does not wait for
+// the next ordinary probe. A cluster counts as quiet once nothing has changed
+// for quietAfter. The monitor itself runs at least each wakeInterval, and was
+// stalled if that came later by stallLimit.
 const (
 	urgentInterval = 8 * time.Millisecond
-	stallLimit     = 500 * time.Millisecond
-	wakeInterval   = 100 * time.Millisecond
+	quietAfter     = time.Second
+	wakeInterval   = 500 * time.Millisecond
+	stallLimit     = 400 * time.Millisecond
 )
 
 // Monitor watches the servers of one cluster: a worker with a connection of
-// its own for each, so that one stuck server never delays another.
+// its own for each, so that one stuck server never delays another. All workers
+// are set off together: to wake up costs an idle daemon more than to probe.
 type Monitor struct {
 	cfg     MonitorConfig
 	started time.Time
 	changed chan struct{}
+	wake    chan struct{} // the pace has changed
 
 	mu      sync.Mutex
 	cluster *topology.Cluster
@@ -42,8 +50,10 @@ type Monitor struct {
 	workers map[string]*worker
 	stream  StreamView
 	urgent  time.Time // until then
+	active  time.Time // since then nothing has changed
+	round   time.Time // of probes, when the last one began
 	awake   time.Time
-	beat    time.Time
+	tick    time.Time // when the next one was due
 	ctx     context.Context
 	wg      sync.WaitGroup
 }
@@ -51,8 +61,8 @@ type Monitor struct {
 // NewMonitor makes a monitor for a cluster; Run starts it.
 func NewMonitor(cfg MonitorConfig, c *topology.Cluster, now time.Time) *Monitor {
 	return &Monitor{
-		cfg: cfg, started: now, awake: now, beat: now, cluster: c,
-		changed: make(chan struct{}, 1),
+		cfg: cfg, started: now, awake: now, active: now, tick: now, cluster: c,
+		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		servers: map[string]*ServerView{}, workers: map[string]*worker{},
 	}
 }
@@ -63,8 +73,8 @@ func (m *Monitor) Run(ctx context.Context) {
 	m.ctx = ctx
 	m.reconcile()
 	m.mu.Unlock()
-	ticker := time.NewTicker(wakeInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,24 +85,80 @@ func (m *Monitor) Run(ctx context.Context) {
 			m.mu.Unlock()
 			m.wg.Wait()
 			return
-		case <-ticker.C:
-			m.keepAwake(time.Now())
+		case <-timer.C:
+		case <-m.wake:
 		}
+		timer.Reset(m.beat(time.Now()))
 	}
 }
 
-// keepAwake notices that the daemon itself did not run for a while.
-func (m *Monitor) keepAwake(now time.Time) {
+// beat sets the workers off if it is time, and says when to be called again.
+// Whoever waits for changes is woken with them, because some judgements change
+// by the passing of time alone.
+func (m *Monitor) beat(now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now.Sub(m.beat) > stallLimit {
-		m.awake = now
+	if now.Sub(m.tick) > stallLimit {
+		m.awake = now // the daemon itself did not run for a while
 	}
-	m.beat = now
+	pause := m.pause(now)
+	if now.Sub(m.round) >= pause {
+		m.round = now
+		for _, w := range m.workers {
+			w.setOff()
+		}
+		m.notify()
+	}
+	next := max(min(m.round.Add(pause).Sub(now), wakeInterval), time.Millisecond)
+	m.tick = now.Add(next)
+	return next
 }
 
-// Changed receives after each observation and each change of the stream;
-// bursts are merged into one.
+// pause is the time between two rounds of probes. It is Quiet only if nothing
+// has changed for a while, every server answers, and the stream, by which the
+// master's death is seen at once, is connected. The lock is held.
+func (m *Monitor) pause(now time.Time) time.Duration {
+	if now.Before(m.urgent) {
+		return urgentInterval
+	}
+	if m.cfg.Quiet <= m.cfg.Interval || !m.quiet(now) {
+		return m.cfg.Interval
+	}
+	return m.cfg.Quiet
+}
+
+func (m *Monitor) quiet(now time.Time) bool {
+	if now.Sub(m.active) < quietAfter || m.cluster.Intent != nil || !m.stream.Connected || m.stream.Server != m.cluster.Master {
+		return false
+	}
+	for _, sv := range m.servers {
+		if sv.Last.Reach != ReachOK {
+			return false
+		}
+	}
+	return true
+}
+
+// stir notes that something has changed, and ends a quiet pause. The lock is
+// held.
+func (m *Monitor) stir(now time.Time) {
+	was := now.Sub(m.active) >= quietAfter
+	m.active = now
+	if was {
+		m.repace()
+	}
+}
+
+// repace makes Run look at the pace anew.
+func (m *Monitor) repace() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Changed receives when an observation or the stream shows something new, and
+// at each round of probes; bursts are merged into one.
 func (m *Monitor) Changed() <-chan struct{} { return m.changed }
 
 func (m *Monitor) notify() {
@@ -129,7 +195,7 @@ func (m *Monitor) reconcile() {
 			continue
 		}
 		ctx, cancel := context.WithCancel(m.ctx)
-		w := &worker{m: m, server: *s, cancel: cancel, kick: make(chan chan struct{}, 16)}
+		w := &worker{m: m, server: *s, cancel: cancel, kick: make(chan chan struct{}, 16), beat: make(chan struct{}, 1)}
 		w.prober = m.cfg.NewProber(m.cluster.Name, *s)
 		m.workers[name] = w
 		m.servers[name] = &ServerView{}
@@ -146,12 +212,10 @@ func (m *Monitor) Hurry(d time.Duration) {
 
 func (m *Monitor) hurry(until time.Time) {
 	if until.After(m.urgent) {
-		wake := m.urgent.Before(time.Now())
+		calm := m.urgent.Before(time.Now())
 		m.urgent = until
-		if wake {
-			for _, w := range m.workers {
-				w.poke(nil)
-			}
+		if calm {
+			m.repace()
 		}
 	}
 }
@@ -220,6 +284,7 @@ func (m *Monitor) StreamEvent(server string, at time.Time, g gtid.GTID, file str
 	m.stream.LastEvent = at
 	if !g.IsZero() {
 		m.stream.Last, m.stream.LastTx = g, at
+		m.stir(at)
 	}
 	if file != "" {
 		m.stream.File, m.stream.Pos = file, pos

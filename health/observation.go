@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/repld/repld/internal/gtid"
@@ -67,6 +68,33 @@ type Observation struct {
 	// ClockOffset is the server's clock minus repld's, with half the round trip
 	// taken off.
 	ClockOffset time.Duration
+}
+
+// news tells whether an observation shows something that the one before did
+// not, other than that time has passed.
+func (o *Observation) news(prev *Observation) bool {
+	if !o.Reach.Answers() || o.Reach != prev.Reach {
+		return true
+	}
+	return o.Err != prev.Err || o.Identity != prev.Identity || o.Version != prev.Version || o.ReadOnly != prev.ReadOnly ||
+		!o.SlavePos.Equal(prev.SlavePos) || !o.BinlogPos.Equal(prev.BinlogPos) || o.SemiSync != prev.SemiSync ||
+		o.LogBin != prev.LogBin || o.LogSlaveUpdates != prev.LogSlaveUpdates || o.EventScheduler != prev.EventScheduler ||
+		o.SkipSlaveStart != prev.SkipSlaveStart || o.SkipErrors != prev.SkipErrors ||
+		o.Slave.news(prev.Slave) || o.Fetch.news(prev.Fetch) || o.Started.Sub(prev.Started).Abs() > restartTolerance
+}
+
+// news is as [Observation.news]; the heartbeats that were received, and the
+// words for what the SQL thread does, are none.
+func (s *SlaveStatus) news(prev *SlaveStatus) bool {
+	if s == nil || prev == nil {
+		return s != prev
+	}
+	is, was := *s, *prev
+	same := is.Received.Equal(was.Received)
+	for _, c := range []*SlaveStatus{&is, &was} {
+		c.Received, c.Heartbeats, c.SQLState = gtid.Position{}, 0, ""
+	}
+	return !same || !reflect.DeepEqual(is, was)
 }
 
 // Thread is the state of a replication thread.

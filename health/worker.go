@@ -15,10 +15,19 @@ type worker struct {
 	prober Prober
 	cancel context.CancelFunc
 	kick   chan chan struct{}
+	beat   chan struct{}
 }
 
-// poke asks for a probe now; done, if not nil, is closed after it. It tells
-// whether the request was taken.
+// setOff makes the worker probe, or probe once more after the probe under way.
+func (w *worker) setOff() {
+	select {
+	case w.beat <- struct{}{}:
+	default:
+	}
+}
+
+// poke asks for a probe now; done is closed after it. It tells whether the
+// request was taken.
 func (w *worker) poke(done chan struct{}) bool {
 	select {
 	case w.kick <- done:
@@ -30,14 +39,13 @@ func (w *worker) poke(done chan struct{}) bool {
 
 func (w *worker) run(ctx context.Context) {
 	defer w.prober.Close()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	w.setOff()
 	for {
 		var done []chan struct{}
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-w.beat:
 		case d := <-w.kick:
 			done = append(done, d)
 		}
@@ -49,18 +57,14 @@ func (w *worker) run(ctx context.Context) {
 				more = false
 			}
 		}
-		begun := time.Now()
 		obs := w.probe(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		pause := w.m.record(w.server.Name, obs)
+		w.m.record(w.server.Name, obs)
 		for _, d := range done {
-			if d != nil {
-				close(d)
-			}
+			close(d)
 		}
-		timer.Reset(max(pause-time.Since(begun), pause/4))
 	}
 }
 
@@ -73,13 +77,13 @@ func (w *worker) probe(ctx context.Context) Observation {
 	return obs
 }
 
-// record folds an observation into the view and gives the pause until the next.
-func (m *Monitor) record(name string, obs Observation) time.Duration {
+// record folds an observation into the view.
+func (m *Monitor) record(name string, obs Observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sv := m.servers[name]
 	if sv == nil {
-		return m.cfg.Interval
+		return
 	}
 	prev := *sv
 	sv.fold(obs)
@@ -93,11 +97,13 @@ func (m *Monitor) record(name string, obs Observation) time.Duration {
 	if prev.Last.Slave != nil && prev.Last.Slave.IO == ThreadYes && obs.Slave != nil && obs.Slave.IO != ThreadYes {
 		m.hurry(obs.At.Add(time.Second))
 	}
-	m.notify()
-	if obs.At.Before(m.urgent) {
-		return urgentInterval
+	news := obs.news(&prev.Last)
+	if news {
+		m.stir(obs.At)
 	}
-	return m.cfg.Interval
+	if news || obs.At.Before(m.urgent) {
+		m.notify()
+	}
 }
 
 // raiseCeilings notes, for each server that was found down before the probe of

@@ -164,6 +164,9 @@ func (s *Store) sealsNothing() bool {
 func (s *Store) load() error {
 	state, accounts := &State{Clusters: map[string]*Cluster{}}, map[string]Accounts{}
 	err := s.db.View(func(tx *bolt.Tx) error {
+		if err := checkSize(tx, s.path); err != nil {
+			return err
+		}
 		for err := range tx.Check() {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}

@@ -94,6 +94,13 @@ type FailoverRequest struct {
 	AcceptLoss *uint64 `json:"accept_loss,omitempty"`
 }
 
+// SwitchoverRequest asks for `switchover`.
+type SwitchoverRequest struct {
+	Consent
+	// To is the server to promote, "" to let repld choose.
+	To string `json:"to,omitempty"`
+}
+
 // RejoinRequest asks for `rejoin`.
 type RejoinRequest struct {
 	Consent
@@ -211,11 +218,11 @@ func (s *SlaveOptions) check() error {
 	}
 	for _, db := range s.ReplicateDoDB {
 		if db == "" || strings.ContainsAny(db, "/\\\x00\n") {
-			return usage("bad_schema", fmt.Sprintf("%q is not a schema", db), "", "give --replicate-do-db DB once for each schema")
+			return usage("bad_schema", fmt.Sprintf("%q is not a schema", db), "the value is not one of those that exist", "give --replicate-do-db DB once for each schema")
 		}
 	}
 	if s.SkipErrors != "" && !regexp.MustCompile(`^(all|\d{1,5}(,\d{1,5})*)$`).MatchString(s.SkipErrors) {
-		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of error numbers", s.SkipErrors), "",
+		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of error numbers", s.SkipErrors), "the value is not one of those that exist",
 			"give for example --skip-errors 1062,1032, or all")
 	}
 	return nil
@@ -231,7 +238,7 @@ func oneOf(flag, value string, allowed ...string) error {
 			shown = append(shown, a)
 		}
 	}
-	return usage("bad_flag", fmt.Sprintf("%q is not a value of %s", value, flag), "",
+	return usage("bad_flag", fmt.Sprintf("%q is not a value of %s", value, flag), "the value is not one of those that exist",
 		fmt.Sprintf("use %s %s", flag, strings.Join(shown, " or ")))
 }
 

@@ -102,6 +102,11 @@ func (c *Client) Remove(ctx context.Context, r RemoveRequest, p Progress) (*Resu
 	return post(ctx, c, "remove", r, p)
 }
 
+// Switchover runs or plans `switchover`.
+func (c *Client) Switchover(ctx context.Context, r SwitchoverRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "switchover", r, p)
+}
+
 // Failover runs or plans `failover`.
 func (c *Client) Failover(ctx context.Context, r FailoverRequest, p Progress) (*Result, error) {
 	return post(ctx, c, "failover", r, p)

@@ -18,6 +18,14 @@ import (
 // ringSize bounds the memory of when each transaction was received.
 const ringSize = 16 << 10
 
+// heartbeatEvery is how often an idle master's stream gives a sign of life, and
+// at least heartbeatsIn times within failover.hang_timeout. Each one wakes
+// repld up; the end of a killed master is seen at once without any.
+const (
+	heartbeatEvery = 250 * time.Millisecond
+	heartbeatsIn   = 8
+)
+
 // follower streams the binary log of whoever is the recorded master: a second
 // witness of its health, and the clock of lag.
 type follower struct {
@@ -91,6 +99,7 @@ func (f *follower) follow(ctx context.Context, master topology.Server, start bin
 	s, err := binlog.NewStream(binlog.Options{
 		Address: login.Address, User: login.User, Password: login.Password, TLS: login.TLS,
 		ServerID: f.serverID(), Identity: &master.Identity,
+		Heartbeat: max(min(heartbeatEvery, f.silence/heartbeatsIn), time.Millisecond),
 	}, start, &listener{f: f, server: master.Name})
 	if err != nil {
 		f.log.Error("the binary log cannot be streamed", logServer, master.Name, logError, err)

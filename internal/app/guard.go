@@ -31,7 +31,7 @@ func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.
 	g := &guard{name: name, store: store, log: log.With(logCluster, name), policy: policy(cfg), members: newMembers(name, store, cfg.DataDir)}
 	g.stream = newFollower(g.members, g.log, cfg.Failover.HangTimeout)
 	g.monitor = health.NewMonitor(health.MonitorConfig{
-		Interval: cfg.Failover.ProbeInterval, Timeout: cfg.Failover.ProbeTimeout,
+		Interval: cfg.Failover.ProbeInterval, Timeout: cfg.Failover.ProbeTimeout, Quiet: quietPause(cfg.Failover),
 		NewProber: g.members.prober, Lag: g.stream.lag,
 	}, store.Cluster(name), time.Now())
 	g.stream.monitor = g.monitor
@@ -69,4 +69,12 @@ func (g *guard) followChanges(ctx context.Context) {
 		case <-changed:
 		}
 	}
+}
+
+// quietPause is the time between probes while nothing happens: four times the
+// ordinary one, but so that what is known of a server that answers stays younger
+// than two ordinary pauses and the longest probe, and so that several looks fall
+// into hang_timeout.
+func quietPause(f config.Failover) time.Duration {
+	return min(4*f.ProbeInterval, f.ProbeInterval+f.ProbeTimeout, f.HangTimeout/4)
 }

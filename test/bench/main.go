@@ -33,7 +33,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&b.runs, "runs", 50, "failovers to measure, each of a fresh cluster")
-	flags.DurationVar(&b.idle, "idle", time.Minute, "how long an idle repld is watched; 0: not at all")
+	flags.DurationVar(&b.idle, "idle", time.Minute, "how long an idle repld is watched, and a quarter of it one under load; 0: not at all")
 	flags.BoolVar(&b.verbose, "v", false, "print each run with its steps")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -59,9 +59,9 @@ func (b *bench) measure(ctx context.Context) error {
 	if err := rig.Build(ctx, dir, false); err != nil {
 		return err
 	}
-	var use *speed.Use
+	var use *cost
 	if b.idle > 0 {
-		if use, err = b.measureIdle(ctx); err != nil {
+		if use, err = b.measureCost(ctx); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (b *bench) measure(ctx context.Context) error {
 		fmt.Fprintln(b.out, machine)
 	}
 	b.printFailovers(runs)
-	b.printIdle(use)
+	b.printCost(use)
 	return err
 }
 
@@ -121,15 +121,25 @@ func (b *bench) failover(ctx context.Context) (run *speed.Run, err error) {
 	return run, err
 }
 
-// measureIdle watches a repld that has nothing to do.
-func (b *bench) measureIdle(ctx context.Context) (use *speed.Use, err error) {
+// cost is what repld uses with nothing to do, and under load.
+type cost struct {
+	idle, busy speed.Use
+	rate       float64
+}
+
+// measureCost watches a repld that has nothing to do, then one under load.
+func (b *bench) measureCost(ctx context.Context) (c *cost, err error) {
 	r, err := b.cluster(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	u, err := speed.Idle(ctx, r.Repld.Pid(), b.idle)
-	return &u, err
+	c = &cost{}
+	if c.idle, err = speed.Idle(ctx, r.Repld.Pid(), b.idle); err != nil {
+		return nil, err
+	}
+	c.busy, c.rate, err = speed.Busy(ctx, r, b.idle/4)
+	return c, err
 }
 
 // cluster starts a healthy cluster of three servers with default settings.

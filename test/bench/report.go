@@ -43,6 +43,7 @@ func (b *bench) printFailovers(runs []*speed.Run) {
 	}
 	line("kill to new master open", column(func(r *speed.Run) time.Duration { return r.Open }),
 		fmt.Sprintf("median %s, p99 %s", millis(speed.OpenMedian), millis(speed.OpenP99)))
+	line("kill to first symptom", column(func(r *speed.Run) time.Duration { return r.Open - r.Said }), "")
 	line("first symptom to open (history)", column(func(r *speed.Run) time.Duration { return r.Said }), "")
 	line("kill to first acknowledged write", column(func(r *speed.Run) time.Duration { return r.FirstAck }),
 		"median "+millis(speed.FirstAckMedian))
@@ -51,18 +52,19 @@ func (b *bench) printFailovers(runs []*speed.Run) {
 	w.Flush()
 }
 
-func (b *bench) printIdle(u *speed.Use) {
-	if u == nil {
+func (b *bench) printCost(c *cost) {
+	if c == nil {
 		return
 	}
-	fmt.Fprintf(b.out, "\nIdle repld with 3 servers, watched for %v\n\n", u.Over.Round(time.Second))
+	fmt.Fprintf(b.out, "\nrepld with 3 servers, idle for %v, then under %.0f commits/s for %v\n\n",
+		c.idle.Over.Round(time.Second), c.rate, c.busy.Over.Round(time.Second))
 	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tmeasured\ttarget\t")
-	fmt.Fprintf(w, "CPU, %% of a core\t%.2f\t%.2f\t\n", 100*u.CPU, 100*speed.IdleCPU)
-	fmt.Fprintf(w, "of it in the kernel\t%.2f\t\t\n", 100*u.System)
-	fmt.Fprintf(w, "RSS, MB\t%.1f\t%d\t\n", float64(u.RSS)/(1<<20), speed.IdleRSS>>20)
-	fmt.Fprintf(w, "RSS at most, MB\t%.1f\t\t\n", float64(u.Peak)/(1<<20))
-	fmt.Fprintf(w, "waits per second\t%.0f\t\t\n", u.Switches)
+	fmt.Fprintln(w, "\tidle\ttarget, idle\tunder load\t")
+	mb := func(n uint64) float64 { return float64(n) / (1 << 20) }
+	fmt.Fprintf(w, "CPU, %% of a core\t%.2f\t%.2f\t%.1f\t\n", 100*c.idle.CPU, 100*speed.IdleCPU, 100*c.busy.CPU)
+	fmt.Fprintf(w, "of it in the kernel\t%.2f\t\t%.1f\t\n", 100*c.idle.System, 100*c.busy.System)
+	fmt.Fprintf(w, "RSS, MB\t%.1f\t%d\t%.1f\t\n", mb(c.idle.RSS), speed.IdleRSS>>20, mb(c.busy.RSS))
+	fmt.Fprintf(w, "waits per second\t%.0f\t\t%.0f\t\n", c.idle.Switches, c.busy.Switches)
 	w.Flush()
 }
 

@@ -27,10 +27,6 @@ func TestMasterKilledUnderLoad(t *testing.T) {
 	if op.Result != "done" || op.OpenedMS == nil || op.LostTransactions == nil || *op.LostTransactions != 0 {
 		t.Errorf("history says %+v", op)
 	}
-	// Five times the bounds that docs/performance.md reports.
-	if *op.OpenedMS > 1000 || ack.After.Sub(killed) > 2*time.Second {
-		t.Errorf("opened after %v ms, first write after %v", *op.OpenedMS, ack.After.Sub(killed))
-	}
 	if _, err := r.WaitStatus(within(t), "the other slave following", func(st *api.Status) bool {
 		other := "db2"
 		if *st.Master == "db2" {

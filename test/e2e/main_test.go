@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -41,7 +42,7 @@ const patience = 60 * time.Second
 // shown.
 func start(t *testing.T, o rig.Options) *rig.Rig {
 	t.Helper()
-	o.Bin = bin
+	o.Bin = cmp.Or(o.Bin, bin)
 	r, err := rig.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,17 @@ import (
 	"time"
 )
 
-// Build builds repld and replctl into dir, with the race detector if asked.
+// Build builds repld and replctl into dir, with the race detector if asked,
+// else as they are shipped: static.
 func Build(ctx context.Context, dir string, race bool) error {
 	args := []string{"build", "-o", dir + string(filepath.Separator)}
 	if race {
 		args = append(args, "-race")
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/repld", "./cmd/replctl")...)
+	if !race {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
 	_, here, _, _ := runtime.Caller(0)
 	cmd.Dir = filepath.Dir(filepath.Dir(filepath.Dir(here)))
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/repld/repld/test/ledger"
+	"github.com/repld/repld/test/rig"
 )
 
 // Use is what a process used while it was watched.
@@ -50,6 +53,33 @@ func Idle(ctx context.Context, pid int, over time.Duration) (Use, error) {
 		RSS: max(before.rss, after.rss), Peak: after.peak,
 		Switches: (after.switches - before.switches) / took.Seconds(),
 	}, nil
+}
+
+// Busy puts a healthy cluster under load and watches its repld meanwhile; rate is
+// the number of commits per second.
+func Busy(ctx context.Context, r *rig.Rig, over time.Duration) (use Use, rate float64, err error) {
+	if err := ledger.Install(ctx, r.Servers[0]); err != nil {
+		return use, 0, err
+	}
+	l, err := ledger.Start(ctx, ledger.Options{Locate: ledger.Writable(r.Servers...)})
+	if err != nil {
+		return use, 0, err
+	}
+	defer l.Stop()
+	if err := l.WaitCount(ctx, warmRows); err != nil {
+		return use, 0, err
+	}
+	before := len(l.Acks())
+	if use, err = Idle(ctx, r.Repld.Pid(), over); err != nil {
+		return use, 0, err
+	}
+	rate = float64(len(l.Acks())-before) / use.Over.Seconds()
+	l.Stop()
+	report, err := l.Compare(ctx, r.Servers)
+	if err != nil {
+		return use, rate, err
+	}
+	return use, rate, report.Err()
 }
 
 // proc is what /proc says of a process at one moment.
