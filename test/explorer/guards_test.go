@@ -107,6 +107,16 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		{"drain before promotion", Bounds{Writes: 1, Faults: 2, Without: only(evCrash, evLag)}, Guards{Input: func(in *failover.Input) {
 			lie(in, func(_ string, sv *health.ServerView) { appliedIsReceived(sv) })
 		}}, "4:"},
+		{"drain before re-pointing", Bounds{Writes: 1, Faults: 2, Without: only(evFreeze, evLag)}, Guards{Input: func(in *failover.Input) {
+			if failingOver(in) {
+				return
+			}
+			lie(in, func(n string, sv *health.ServerView) {
+				if n != in.View.Cluster.Master {
+					appliedIsReceived(sv)
+				}
+			})
+		}}, "4:"},
 		{"an unreachable acker blocks while armed", Bounds{Writes: 1, Faults: 2, Without: only(evCrash)}, Guards{Input: func(in *failover.Input) {
 			lie(in, func(_ string, sv *health.ServerView) { sv.Ceiling = gtid.GTID{Server: 1, Seq: 1} })
 		}}, "2:"},
