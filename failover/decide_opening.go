@@ -140,6 +140,9 @@ func (d *decider) unseen(in *topology.Intent) []string {
 		if m.s.MustFence {
 			continue // a former master, lost before this one was opened, never followed it
 		}
+		if c := m.sv.Ceiling; !m.sv.Reachable() && !c.IsZero() && d.c.Lineage.Contains(in.Opening.Applied, c) {
+			continue // it was down before the old master wrote anything that is missing
+		}
 		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known) {
 			out = append(out, m.name)
 		}

@@ -48,6 +48,28 @@ func TestADetachedServerFollowsAnIdleMaster(t *testing.T) {
 	}
 }
 
+// A master that began as a copy has no older transactions in its binary log.
+// That the others have them does not make them diverged.
+func TestAMasterThatBeganAsACopyHasTheHistoryInItsData(t *testing.T) {
+	in, mv, sv := idle()
+	in.View.Cluster.Lineage = gtid.Lineage{{Epoch: 1, Server: 2, First: 1}, {Epoch: 2, Server: 1, First: 9}}
+	old := gtid.GTID{Server: 2, Seq: 8}
+	sv.LastOK.BinlogPos, sv.LastOK.BinlogState = gtid.At(old), gtid.StateOf(old)
+	sv.Last = sv.LastOK
+	mv.LastOK.Sent, mv.LastOK.At = sv.Last.At.Add(time.Millisecond), sv.Last.At.Add(2*time.Millisecond)
+	mv.Last = mv.LastOK
+	if a := Decide(in); a.Kind != KindAttach {
+		t.Errorf("%+v", a)
+	}
+	// A tail that reaches into the new era is off the lineage.
+	tail := gtid.GTID{Server: 2, Seq: 9}
+	sv.LastOK.BinlogPos, sv.LastOK.BinlogState = gtid.At(tail), gtid.StateOf(tail)
+	sv.Last = sv.LastOK
+	if a := Decide(in); a.Kind != KindRejoin {
+		t.Errorf("a tail: %+v", a)
+	}
+}
+
 // A former master that was never fenced never followed its successor: it cannot
 // have acknowledged anything to it, is not waited for when that is lost too, and
 // does not make its transactions doubtful.
@@ -65,6 +87,16 @@ func TestAnUnfencedFormerMasterIsNoWitness(t *testing.T) {
 		if unseen := len(d.unseen(intent)) > 0; unseen == must {
 			t.Errorf("must fence %v: unseen %v", must, unseen)
 		}
+		m.sv.Ceiling = gtid.GTID{Server: 1, Seq: 9}
+		intent.Opening.Applied = gtid.GTID{Server: 1, Seq: 8}
+		if unseen := len(d.unseen(intent)) > 0; unseen == must {
+			t.Errorf("must fence %v, down since beyond the fork: unseen %v", must, unseen)
+		}
+		intent.Opening.Applied = m.sv.Ceiling
+		if len(d.unseen(intent)) > 0 {
+			t.Error("a server that was down before the fork was written counts as unseen")
+		}
+		m.sv.Ceiling = gtid.GTID{}
 		// It was observed as a server that could acknowledge.
 		m.sv.LastOK = health.Observation{Reach: health.ReachOK, LogBin: true, LogSlaveUpdates: true}
 		if holds := d.couldHoldMore(intent, d.member("db3"), nil); holds == must {
