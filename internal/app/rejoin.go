@@ -71,6 +71,10 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 		return err
 	}
 	extra := index.GTIDs()
+	if len(extra) == 0 {
+		// An error, so that it is tried again with growing pauses.
+		return fmt.Errorf("rejoin %s: its binary log holds nothing that %s does not have", server, c.Master)
+	}
 	op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(extra), index.Dir))
 	may, why := failover.MayUndo(c, server, tailOf(index), r.g.policy.UndoUnacknowledged)
 	op.Evidence = append(op.Evidence, why...)
