@@ -98,9 +98,16 @@ func (d *decider) clusterProblems() []Problem {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
 	}
 	if d.paused() {
-		ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
+		ps = append(ps, Problem{Code: "paused", Text: d.pauseText(), Do: "replctl resume"})
 	}
 	return ps
+}
+
+func (d *decider) pauseText() string {
+	if d.c.PausedUntil.IsZero() {
+		return "automatic action is paused"
+	}
+	return "automatic action is paused for " + d.c.PausedUntil.Sub(d.now).Round(time.Second).String() + " more"
 }
 
 // assessServer is what the rules say of one server.
