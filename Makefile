@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: build deps check test demo bench
+.PHONY: build deps check test explore demo bench
 
 VERSION ?= $(shell git describe --tags --dirty --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || echo dev)
 COMMIT  ?= $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
@@ -34,7 +34,14 @@ check: ## format, vet, staticcheck, direction of imports, go.mod
 
 test: deps ## all tests, on real servers, with the race detector
 	go test -race -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
+	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
 	@echo 'make test: passed'
+
+# servers,writes,faults,crashes of repld: minutes to hours
+EXPLORE ?= 3,2,2,1
+
+explore: ## search more states of the model cluster: make explore EXPLORE=3,3,3,1
+	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run TestBounds ./test/explorer
 
 demo: deps build ## the main job, live: set-up, failover, rejoin, comparison
 	go run ./test/demo

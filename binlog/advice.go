@@ -26,7 +26,7 @@ var fatalReading = []struct {
 		"give each server its own server_id; see SHOW SLAVE HOSTS on the master"}},
 	{"diverged", Advice{ErrDiverged, "position_diverged",
 		"the transaction asked for is not in the server's binary log, which went on to higher numbers without it: the asking side has transactions that this server never had",
-		"compare both with replctl explain NAME before anything is given up"}},
+		"compare the positions in replctl status -o wide before anything is given up"}},
 	{"is not in the master's binlog", Advice{ErrNotInBinlog, "position_unknown",
 		"the transaction asked for is not in the server's binary log: the asking side is ahead of it, or belongs to another master",
 		"see which server has more with replctl status, before anything is given up"}},

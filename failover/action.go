@@ -32,6 +32,7 @@ const (
 	KindDisarm   Kind = "disarm"
 	KindOpen     Kind = "open"
 	KindFence    Kind = "fence"
+	KindShut     Kind = "shut"
 	KindAttach   Kind = "attach"
 	KindAnnounce Kind = "announce"
 	// KindRejoin hands a former master with extra transactions to the rejoiner.
@@ -82,10 +83,14 @@ type Effect struct {
 	Err    string
 }
 
-// Order is a person's order to fail over.
+// Order is a person's order to change the master.
 type Order struct {
 	// To is the wanted new master, "" for the best one.
 	To string
+	// AcceptLoss is how many transactions may be lost; nil if that was not said.
+	AcceptLoss *uint64
+	// Switchover replaces a live master in order.
+	Switchover bool
 }
 
 // Input is everything that Decide may look at.

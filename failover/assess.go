@@ -98,9 +98,16 @@ func (d *decider) clusterProblems() []Problem {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
 	}
 	if d.paused() {
-		ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
+		ps = append(ps, Problem{Code: "paused", Text: d.pauseText(), Do: "replctl resume"})
 	}
 	return ps
+}
+
+func (d *decider) pauseText() string {
+	if d.c.PausedUntil.IsZero() {
+		return "automatic action is paused"
+	}
+	return "automatic action is paused for " + d.c.PausedUntil.Sub(d.now).Round(time.Second).String() + " more"
 }
 
 // assessServer is what the rules say of one server.
@@ -179,15 +186,15 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	}
 	switch state {
 	case "joining":
-		add("joining", "", "it is being set up or seeded anew")
+		add("joining", "if its set-up was interrupted, run the same replctl init slave "+m.name+" again", "it is being set up or seeded anew")
 	case "unreachable":
 		add("slave_unreachable", "", "%s", reachText(m.sv))
 	case "diverged":
-		extra := m.s.Diverged
+		extra, do := m.s.Diverged, "replctl rejoin "+m.name+" says where they are saved; replctl rejoin "+m.name+" --discard-errant gives them up"
 		if len(extra) == 0 {
-			extra = d.errant(m.name)
+			extra, do = d.errant(m.name), "replctl history"
 		}
-		add("diverged", "replctl history", "it has transactions that the cluster does not have: %s", printGTIDs(extra))
+		add("diverged", do, "it has transactions that the cluster does not have: %s", printGTIDs(extra))
 	case "stopped", "broken":
 		d.threadProblems(m, add)
 	}

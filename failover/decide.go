@@ -50,8 +50,11 @@ func (d *decider) decide() Action {
 		return a
 	}
 	if in := d.c.Intent; in != nil {
-		if in.Kind == topology.IntentReopen {
+		switch in.Kind {
+		case topology.IntentReopen:
 			return d.reopen(in)
+		case topology.IntentSwitchover:
+			return d.switchover(in)
 		}
 		return d.failover(in)
 	}
@@ -70,6 +73,9 @@ func (d *decider) decide() Action {
 	}
 	if mv.Last.ReadOnly {
 		return d.masterReadOnly(mv)
+	}
+	if o := d.in.Order; o != nil && o.Switchover {
+		return d.beginSwitchover(o.To)
 	}
 	return d.care(mv)
 }
@@ -202,8 +208,8 @@ func (d *decider) begin(why []string) Action {
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
 		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
 	}
-	if d.in.Order != nil {
-		in.Manual, in.To = true, d.in.Order.To
+	if d.ordered() {
+		in.Manual, in.To, in.AcceptLoss = true, d.in.Order.To, d.in.Order.AcceptLoss
 	}
 	return Action{Kind: KindBegin, Intent: in, Why: why}
 }
@@ -230,7 +236,7 @@ func (d *decider) armedSeen() time.Time {
 // beginRules are the rules for beginning a failover of a lost master.
 func (d *decider) beginRules() []Problem {
 	var ps []Problem
-	if d.in.Order == nil {
+	if !d.ordered() {
 		switch {
 		case d.paused():
 			ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
@@ -258,6 +264,9 @@ func (d *decider) beginRules() []Problem {
 func (d *decider) unfenced() bool {
 	return d.in.Verdict.State == health.StateHung && d.c.DurabilityState != topology.DurabilityArmed && !d.p.AsyncWithoutFence
 }
+
+// ordered tells whether a person has ordered a failover.
+func (d *decider) ordered() bool { return d.in.Order != nil && !d.in.Order.Switchover }
 
 func (d *decider) windowLeft() time.Duration {
 	last := d.c.LastFailover

@@ -280,6 +280,12 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 	if lost != "" {
 		return d.begin([]string{"the master is closed and has lost data: " + lost})
 	}
+	if d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
+		// After an outage of all, what the slaves kept is known once it is applied.
+		if a, acts := d.learn(nil, ms); acts {
+			return a
+		}
+	}
 	for _, m := range ms {
 		if d.acker(m.name) && (!m.sv.Reachable() || !m.known) && d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
 			return wait(retryFirst, fmt.Sprintf("%s may have received more than the restarted master has: waiting up to %v for it", m.name, d.p.AckTimeout))

@@ -14,7 +14,7 @@ import (
 var limits = map[Kind]time.Duration{
 	KindStopIO: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
 	KindDetach: 4 * time.Second, KindArm: 2 * time.Second, KindDisarm: 2 * time.Second, KindOpen: 2 * time.Second,
-	KindFence: 15 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour,
+	KindFence: 15 * time.Second, KindShut: 10 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour,
 }
 
 // refreshLimit bounds the look at a server after an effect on it.
@@ -63,10 +63,9 @@ func (l *Loop) perform(ctx context.Context, in Input, a Action) bool {
 // begin gives an intent its operation and journals it.
 func (l *Loop) begin(a Action) bool {
 	in := a.Intent.Clone()
-	kind := topology.OpFailover
-	if in.Kind == topology.IntentReopen {
-		kind = topology.OpRestart
-	}
+	kind := map[topology.IntentKind]topology.OperationKind{
+		topology.IntentFailover: topology.OpFailover, topology.IntentReopen: topology.OpRestart, topology.IntentSwitchover: topology.OpSwitchover,
+	}[in.Kind]
 	detected := ms(in.Begun.Sub(in.Symptom))
 	op, err := l.cfg.Journal.NewOperation(topology.Operation{
 		Cluster: l.cfg.Cluster, Kind: kind, Result: topology.ResultRunning, OldMaster: in.OldMaster, Epoch: in.Epoch,
@@ -144,6 +143,8 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 		return srv.Open(ctx, openWithin)
 	case KindFence:
 		return srv.Fence(ctx)
+	case KindShut:
+		return srv.Shut(ctx)
 	case KindAttach:
 		f := a.Attach[s.Name]
 		return srv.Attach(ctx, Attachment{

@@ -16,6 +16,9 @@ type Policy struct {
 	// BlockWindow is how long after an automatic failover no second one starts
 	// unless acknowledged; 0 switches the rule off.
 	BlockWindow time.Duration
+	// SwitchoverTimeout is when a switchover that has not opened the new master is
+	// rolled back.
+	SwitchoverTimeout time.Duration
 	// MaxLag is how far behind a slave may be and still be promoted by itself.
 	MaxLag time.Duration
 	// AckTimeout is how long semi-sync may have no acker before repld degrades it.

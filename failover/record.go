@@ -30,11 +30,11 @@ func (l *Loop) recordOpened(in Input, c topology.RecordOpened) {
 	if l.op == nil {
 		return
 	}
-	opened := ms(c.At.Sub(intent.Symptom))
-	l.op.NewMaster, l.op.OpenedMS = intent.Opening.Server, &opened
-	if intent.Kind == topology.IntentReopen {
+	if intent.Opening.Server == intent.OldMaster {
 		return
 	}
+	opened := ms(c.At.Sub(intent.Symptom))
+	l.op.NewMaster, l.op.OpenedMS = intent.Opening.Server, &opened
 	l.op.LostTransactions, l.op.Detail = lost(intent)
 	st := in.View.Stream
 	if st.Server == intent.OldMaster && !st.LastTx.IsZero() {
@@ -50,6 +50,12 @@ func lost(in *topology.Intent) (*uint64, string) {
 	}
 	zero := uint64(0)
 	switch {
+	case in.AcceptLoss != nil && missing == 0:
+		return nil, fmt.Sprintf("a person accepted the loss of up to %d transactions; none that was seen on the old master is missing, but a server that may hold more could not be asked", *in.AcceptLoss)
+	case in.AcceptLoss != nil:
+		return &missing, fmt.Sprintf("a person accepted the loss of up to %d transactions; counted up to the last one seen on the old master, %s", *in.AcceptLoss, in.Bound)
+	case in.Kind == topology.IntentSwitchover:
+		return &zero, "the new master had applied everything before it was opened"
 	case in.Armed && missing == 0:
 		return &zero, "the master waited for an acker with every commit"
 	case in.Armed:

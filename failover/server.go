@@ -43,11 +43,15 @@ type Server interface {
 	// deadline, on the server's own clock, so that a server which froze and runs
 	// it later stays closed. within is at most a second.
 	Open(ctx context.Context, within time.Duration) error
-	// Fence makes sure that the server accepts no writes: kills every session
-	// but repld's until no commit waits, sets read_only, kills again, switches
-	// the event scheduler off, and only then semi-sync master off, in this order
-	// (see docs/guarantees.md). Nothing that waited is told OK.
+	// Fence makes sure that the server accepts no writes: asks for read_only, kills
+	// every session but repld's until it holds, those that wait for an ack last,
+	// switches the event scheduler off, and only then semi-sync master, in this
+	// order (see docs/guarantees.md). Nothing that waited is told OK.
 	Fence(ctx context.Context) error
+	// Shut closes a live master for a switchover: as Fence, but its slaves' streams
+	// go on, its semi-sync stays as it is, and a global read lock keeps privileged
+	// accounts out, too, until the next Open or Attach.
+	Shut(ctx context.Context) error
 	// Attach makes the server a slave of source by GTID over verified TLS, as an
 	// acker or not, and starts both threads. It leaves read_only on.
 	Attach(ctx context.Context, to Attachment) error

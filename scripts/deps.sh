@@ -2,6 +2,16 @@
 # Installs what the tests and the demo need and this machine lacks: MariaDB's
 # server and client programs, and a C compiler for Go's race detector.
 #
+# What needs which package (names of Debian 12):
+#   mariadb-server-core  mariadbd, mariadb-install-db, resolveip: the servers
+#   mariadb-client       mariadb-dump, mariadb-binlog, mariadb-admin, and by its
+#                        dependency mariadb-client-core mariadb, my_print_defaults:
+#                        copies between servers, restarts, tests
+#   gcc, libc6-dev       "go test -race" is built with cgo; repld itself is not
+#   ca-certificates      Go's first download of the modules
+# Everything else that scripts and tests call (sh, env, cp, chown, grep, sed,
+# tail, setsid) is in packages that Debian marks essential.
+#
 # It never starts, stops or changes a MariaDB of the system: only programs are
 # installed (mariadb-server-core has no service), and the tests start servers of
 # their own in temporary folders.
@@ -30,6 +40,21 @@ want gcc gcc
 # The compiler is of no use without the C library's headers.
 if [ ! -e /usr/include/stdio.h ]; then
 	packages+=(libc6-dev)
+fi
+
+# Where Go looks for authorities.
+authorities() {
+	local file
+	for file in "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
+		/etc/ssl/ca-bundle.pem /etc/pki/tls/cacert.pem /etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem /etc/ssl/cert.pem; do
+		if [ -n "$file" ] && [ -s "$file" ]; then
+			return 0
+		fi
+	done
+	return 1
+}
+if ! authorities; then
+	packages+=(ca-certificates)
 fi
 
 if [ ${#packages[@]} -eq 0 ]; then

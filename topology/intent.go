@@ -13,9 +13,11 @@ type IntentKind string
 
 // IntentFailover replaces a lost master. IntentReopen opens the recorded master
 // again after it restarted by itself and nothing was promoted since.
+// IntentSwitchover replaces a live one, ordered by a person.
 const (
-	IntentFailover IntentKind = "failover"
-	IntentReopen   IntentKind = "reopen"
+	IntentFailover   IntentKind = "failover"
+	IntentReopen     IntentKind = "reopen"
+	IntentSwitchover IntentKind = "switchover"
 )
 
 // Intent is what repld has decided to do about who is master, journaled before
@@ -34,6 +36,9 @@ type Intent struct {
 	To string `json:"to,omitempty"`
 	// Manual is true if a person ordered it: block_window does not hold it back.
 	Manual bool `json:"manual,omitempty"`
+	// AcceptLoss is how many transactions a person said may be lost; nil: none
+	// knowingly.
+	AcceptLoss *uint64 `json:"accept_loss,omitempty"`
 	// Symptom is the time of the first symptom, Begun of the verdict.
 	Symptom time.Time `json:"symptom"`
 	Begun   time.Time `json:"begun"`
@@ -46,6 +51,10 @@ type Intent struct {
 	// Bound is the highest transaction of the old master that was observed by
 	// any means; what was committed after it and reached nobody is unknown.
 	Bound gtid.GTID `json:"bound"`
+	// Deadline is when a switchover that has sent no opening is rolled back.
+	// RollingBack says why it is; "" if it is not.
+	Deadline    time.Time `json:"deadline,omitzero"`
+	RollingBack string    `json:"rolling_back,omitempty"`
 	// Opening is set before the first opening statement is sent and never
 	// cleared but by the intent's end: from then on the candidate may be open.
 	Opening *Opening `json:"opening,omitempty"`
@@ -91,6 +100,7 @@ type OperationKind string
 // The kinds of history entries.
 const (
 	OpFailover   OperationKind = "failover"
+	OpSwitchover OperationKind = "switchover"
 	OpRejoin     OperationKind = "rejoin"
 	OpInit       OperationKind = "init"
 	OpAdopt      OperationKind = "adopt"

@@ -102,6 +102,19 @@ func (b *backups) close() {
 	<-b.done
 }
 
+// checkSize refuses a file that is shorter than its own count of pages: it was
+// cut, even if what is left can be read by chance.
+func checkSize(tx *bolt.Tx, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("it is cut: %d of at least %d bytes are there: %w", info.Size(), tx.Size(), ErrDamaged)
+	}
+	return nil
+}
+
 // BackupError is why the last backup failed, nil if it did not.
 func (s *Store) BackupError() error {
 	s.backup.mu.Lock()

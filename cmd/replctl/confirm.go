@@ -30,7 +30,9 @@ func (c *cli) change(ctx context.Context, call func(context.Context, api.Consent
 		return c.output(plan, func() string { return renderPlan(plan, true) })
 	}
 	if plan.Question != "" && !c.yes {
-		c.print(c.stderr, renderPlan(plan, false))
+		if isTerminal(c.stdin) || c.format != formatJSON {
+			c.print(c.stderr, renderPlan(plan, false))
+		}
 		if err := c.ask(ctx, plan.Question); err != nil {
 			return err
 		}
@@ -42,8 +44,13 @@ func (c *cli) change(ctx context.Context, call func(context.Context, api.Consent
 	return c.output(result, func() string { return renderResult(result) })
 }
 
-// progress prints one event on stderr.
-func (c *cli) progress(e api.Event) { c.print(c.stderr, renderEvent(e)) }
+// progress prints one event on stderr. A program that asked for JSON gets none:
+// the error, if there is one, must be all that it finds there.
+func (c *cli) progress(e api.Event) {
+	if c.format != formatJSON {
+		c.print(c.stderr, renderEvent(e))
+	}
+}
 
 // ask wants a yes on a terminal. Without one the answer is no.
 func (c *cli) ask(ctx context.Context, question string) error {

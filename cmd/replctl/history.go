@@ -76,7 +76,9 @@ func renderOperation(op *api.Operation, l look) string {
 	row("opened", floatMS(op.OpenedMS))
 	row("total", floatMS(op.TotalMS))
 	row("write outage", floatMS(op.WriteOutageMS))
-	row("lost", lost(*op)+" transactions")
+	if n := lost(*op); n != none {
+		row("lost", n+" transactions")
+	}
 	row("rescued", strconv.FormatUint(op.RescuedTransactions, 10)+" transactions")
 	if op.Detail != "" {
 		row("detail", op.Detail)
@@ -119,8 +121,13 @@ func servers(op api.Operation, l look) string {
 	return none
 }
 
+// lost is the number of transactions that a change of master lost; other
+// operations cannot lose any.
 func lost(op api.Operation) string {
-	if op.LostTransactions == nil {
+	switch {
+	case op.LostTransactions == nil && op.Kind != "failover" && op.Kind != "switchover":
+		return none
+	case op.LostTransactions == nil:
 		return unknown
 	}
 	return strconv.FormatUint(*op.LostTransactions, 10)

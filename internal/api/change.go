@@ -94,6 +94,24 @@ type FailoverRequest struct {
 	AcceptLoss *uint64 `json:"accept_loss,omitempty"`
 }
 
+// PauseRequest asks for `pause`: no automatic action meanwhile.
+type PauseRequest struct {
+	Consent
+	// ForMS limits the pause, in milliseconds; 0 does not.
+	ForMS int64 `json:"for_ms,omitempty"`
+}
+
+// ResumeRequest asks for `resume`: automatic action goes on, and a block_window
+// is acknowledged.
+type ResumeRequest struct{ Consent }
+
+// SwitchoverRequest asks for `switchover`.
+type SwitchoverRequest struct {
+	Consent
+	// To is the server to promote, "" to let repld choose.
+	To string `json:"to,omitempty"`
+}
+
 // RejoinRequest asks for `rejoin`.
 type RejoinRequest struct {
 	Consent
@@ -211,11 +229,11 @@ func (s *SlaveOptions) check() error {
 	}
 	for _, db := range s.ReplicateDoDB {
 		if db == "" || strings.ContainsAny(db, "/\\\x00\n") {
-			return usage("bad_schema", fmt.Sprintf("%q is not a schema", db), "", "give --replicate-do-db DB once for each schema")
+			return usage("bad_schema", fmt.Sprintf("%q is not a schema", db), "the value is not one of those that exist", "give --replicate-do-db DB once for each schema")
 		}
 	}
 	if s.SkipErrors != "" && !regexp.MustCompile(`^(all|\d{1,5}(,\d{1,5})*)$`).MatchString(s.SkipErrors) {
-		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of error numbers", s.SkipErrors), "",
+		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of error numbers", s.SkipErrors), "the value is not one of those that exist",
 			"give for example --skip-errors 1062,1032, or all")
 	}
 	return nil
@@ -231,7 +249,7 @@ func oneOf(flag, value string, allowed ...string) error {
 			shown = append(shown, a)
 		}
 	}
-	return usage("bad_flag", fmt.Sprintf("%q is not a value of %s", value, flag), "",
+	return usage("bad_flag", fmt.Sprintf("%q is not a value of %s", value, flag), "the value is not one of those that exist",
 		fmt.Sprintf("use %s %s", flag, strings.Join(shown, " or ")))
 }
 

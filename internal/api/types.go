@@ -113,7 +113,7 @@ type Forecast struct {
 // Operation is one entry of `replctl history`.
 type Operation struct {
 	ID string `json:"id"`
-	// Kind is failover, reopen, rejoin, init, adopt, remove, durability, degrade
+	// Kind is failover, switchover, restart, rejoin, init, adopt, remove, durability, degrade
 	// or rearm.
 	Kind string `json:"kind"`
 	// Result is running, done, rolled_back, blocked or failed.

@@ -143,7 +143,7 @@ func openStore(dir string) (*topology.Store, error) {
 		f.Do = "stop the other one, or give this one its own data_dir and listen"
 	case errors.Is(err, topology.ErrDamaged):
 		f.Code = "state_damaged"
-		f.Do = fmt.Sprintf("copy the backup %s over it, or move both away and adopt the cluster again with: replctl adopt", topology.BackupPath(path))
+		f.Do = fmt.Sprintf("copy the backup %s over it, or move both and %s away, remove what repld left on the servers (DROP DATABASE repld) and adopt the cluster again: replctl adopt", topology.BackupPath(path), keyFile)
 	}
 	return nil, f
 }

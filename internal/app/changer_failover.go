@@ -12,13 +12,9 @@ import (
 
 // Failover implements [api.Changer].
 func (ch *changer) Failover(ctx context.Context, cluster string, r api.FailoverRequest, _ api.Progress) (*api.Result, error) {
-	g := ch.guards.of(cluster)
-	if g == nil {
-		return nil, api.UnknownCluster(cluster)
-	}
-	if rival := g.lock.rival(); rival != "" {
-		return nil, &fault.Error{Kind: fault.Refused, Code: "managed_by_another", What: "another repld manages cluster " + cluster,
-			Cause: rival, State: "nothing was changed", Do: "stop the other repld first"}
+	g, err := ch.guardOf(cluster)
+	if err != nil {
+		return nil, err
 	}
 	plan, err := g.loop.PlanFailover(ctx, r.To)
 	if err != nil {
@@ -28,10 +24,10 @@ func (ch *changer) Failover(ctx context.Context, cluster string, r api.FailoverR
 		return &api.Result{Plan: failoverPlan(plan)}, nil
 	}
 	if !r.Confirmed {
-		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: failoverPlan(plan).Question,
+		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: failoverPlan(plan).Question, Cause: "it changes the master",
 			State: "nothing was changed", Do: "answer yes, or give --yes"}
 	}
-	op, err := g.loop.Failover(ctx, r.To)
+	op, err := g.loop.Failover(ctx, r.To, r.AcceptLoss)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (ch *changer) Rejoin(ctx context.Context, cluster string, r api.RejoinReque
 	}
 	s := c.Servers[r.Name]
 	if s == nil {
-		return nil, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("cluster %s has no server %s", cluster, r.Name),
+		return nil, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("cluster %s has no server %s", cluster, r.Name), Cause: "the name is not among its servers",
 			State: "nothing was changed", Do: "replctl status"}
 	}
 	if err := mayRejoin(c, s, r); err != nil {
@@ -54,9 +54,9 @@ func mayRejoin(c *topology.Cluster, s *topology.Server, r api.RejoinRequest) err
 	}
 	switch {
 	case c.Master == r.Name:
-		return &fault.Error{Kind: fault.Usage, Code: "is_master", What: r.Name + " is the master", State: "nothing was changed", Do: "replctl status"}
+		return &fault.Error{Kind: fault.Usage, Code: "is_master", What: r.Name + " is the master", Server: r.Name, Cause: "only a slave or a former master can rejoin", State: "nothing was changed", Do: "replctl status"}
 	case c.Intent != nil:
-		return refuse("intent_open", "a "+string(c.Intent.Kind)+" of the cluster is under way", "", "wait until it has ended: replctl status")
+		return refuse("intent_open", "a "+string(c.Intent.Kind)+" of the cluster is under way", "repld may be changing this server right now", "wait until it has ended: replctl status")
 	case s.MustFence:
 		return refuse("must_fence", "the server has not been fenced yet", "it was the master and has not been seen read-only", "replctl status")
 	case len(s.Diverged) > 0 && !r.DiscardErrant:
@@ -99,7 +99,7 @@ func (ch *changer) awaitFollowing(ctx context.Context, cluster, name string, lim
 		case <-time.After(20 * time.Millisecond):
 		}
 		if limit > 0 && time.Since(begun) > limit {
-			return &fault.Error{Kind: fault.Timeout, Code: "timeout", What: "the server does not follow yet", Server: name,
+			return &fault.Error{Kind: fault.Timeout, Code: "timeout", What: "the server does not follow yet", Server: name, Cause: fmt.Sprintf("waited %s", limit),
 				State: "repld goes on trying", Do: "replctl status"}
 		}
 	}
@@ -116,7 +116,7 @@ func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Clust
 		}}}, nil
 	}
 	if !r.Confirmed {
-		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: question, Server: r.Name, State: "nothing was changed",
+		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: question, Server: r.Name, Cause: "its data is destroyed by that", State: "nothing was changed",
 			Do: "answer yes, or give --yes"}
 	}
 	begun := time.Now()
@@ -156,7 +156,7 @@ func (ch *changer) adoptKnown(c *topology.Cluster, r api.AdoptRequest) (*api.Res
 	in, _, ok := ch.guards.Report(c.Name)
 	sv := in.View.Servers[r.Name]
 	if !ok || !sv.Reachable() {
-		return nil, &fault.Error{Kind: fault.Failed, Code: "unreachable", What: "the server cannot be reached", Server: r.Name,
+		return nil, &fault.Error{Kind: fault.Failed, Code: "unreachable", What: "the server cannot be reached", Server: r.Name, Cause: sv.Last.Err,
 			State: "nothing was changed", Do: "replctl status"}
 	}
 	refuse := func(code, what, cause string) (*api.Result, error) {
@@ -179,7 +179,7 @@ func (ch *changer) adoptKnown(c *topology.Cluster, r api.AdoptRequest) (*api.Res
 			{Server: r.Name, Text: "begin a new era with it as the master"}, {Text: "let the other servers follow it"}}}}, nil
 	}
 	if !r.Confirmed {
-		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: question, State: "nothing was changed", Do: "answer yes, or give --yes"}
+		return nil, &fault.Error{Kind: fault.Unconfirmed, Code: "not_confirmed", What: question, Server: r.Name, Cause: "it changes the master", State: "nothing was changed", Do: "answer yes, or give --yes"}
 	}
 	begun := time.Now()
 	epoch := max(c.Epoch, ch.guards.of(c.Name).lock.epochSeen()) + 1

@@ -78,6 +78,9 @@ func (ch *changer) Adopt(ctx context.Context, cluster string, r api.AdoptRequest
 		if err := ch.store.Apply(topology.PutServer{Cluster: cluster, Server: s}); err != nil {
 			return nil, err
 		}
+		if err := ch.store.SavePending(cluster, s.Name, nil); err != nil {
+			return nil, err
+		}
 	}
 	id := ch.operation(topology.Operation{Cluster: cluster, Kind: topology.OpAdopt, Server: r.Name, NewMaster: r.Name, Epoch: 1, StartedAt: begun})
 	return &api.Result{Changed: true, Operation: id, Text: fmt.Sprintf("%s and its %d slaves are cluster %s now", r.Name, len(res.Slaves), cluster)}, nil

@@ -13,6 +13,7 @@ func policy(c *config.Config) failover.Policy {
 		HangTimeout:        c.Failover.HangTimeout,
 		BlockWindow:        c.Failover.BlockWindow,
 		MaxLag:             c.Failover.MaxLag,
+		SwitchoverTimeout:  c.Failover.SwitchoverTimeout,
 		AckTimeout:         c.SemiSync.AckTimeout,
 		ServerTimeout:      c.SemiSync.ServerTimeout,
 		ProbeInterval:      c.Failover.ProbeInterval,

@@ -67,6 +67,9 @@ type Failover struct {
 	// unless a person orders it; default 5m. 0s switches the rule off: a
 	// cluster whose masters keep dying is then walked through server by server.
 	BlockWindow time.Duration `mapstructure:"block_window"`
+	// SwitchoverTimeout is how long a switchover may take to open the new master;
+	// default 10s. Then it is rolled back and the old master goes on.
+	SwitchoverTimeout time.Duration `mapstructure:"switchover_timeout"`
 	// MaxLag is how far behind a slave may be and still be promoted by itself;
 	// default 10m.
 	MaxLag time.Duration `mapstructure:"max_lag"`
@@ -103,6 +106,8 @@ func Default() *Config {
 			HangTimeout:   2 * time.Second,
 			BlockWindow:   5 * time.Minute,
 			MaxLag:        10 * time.Minute,
+
+			SwitchoverTimeout: 10 * time.Second,
 		},
 		Rejoin: Rejoin{Unacknowledged: UnacknowledgedUndo},
 	}

@@ -67,6 +67,7 @@ func Keys() []Key {
 		{"failover.refused_grace", "0s", "duration", "how long a refusing master is given to restart", between(0, hour)},
 		{"failover.hang_timeout", "2s", "duration", "a master that is silent for this long, to repld and to every slave, is hung", between(2*minInterval, hour)},
 		{"failover.block_window", "5m", "duration", "no second automatic failover of a cluster within it; 0s switches the rule off", between(0, 30*day)},
+		{"failover.switchover_timeout", "10s", "duration", "a switchover that has not opened the new master by then is rolled back", between(time.Second, time.Hour)},
 		{"failover.max_lag", "10m", "duration", "a slave further behind is not promoted by itself", between(time.Second, 365*day)},
 		{"rejoin.unacknowledged", "undo", "undo|keep", "extra transactions of a returned master that provably nobody was told OK for", words(UnacknowledgedUndo, UnacknowledgedKeep)},
 	}

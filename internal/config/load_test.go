@@ -111,7 +111,7 @@ func TestEveryKeyCanBeSetInEachPlace(t *testing.T) {
 		"data_dir": "/x", "listen": "unix:///x/y.sock", "socket_group": "0", "log.level": "debug", "log.format": "json",
 		"durability": "semi-sync", "semi_sync.ack_timeout": "9s", "semi_sync.server_timeout": "never", "failover.mode": "manual",
 		"failover.probe_interval": "200ms", "failover.probe_timeout": "2s", "failover.refused_grace": "1s", "failover.hang_timeout": "3s",
-		"failover.block_window": "0s", "failover.max_lag": "1m", "rejoin.unacknowledged": "keep",
+		"failover.block_window": "0s", "failover.max_lag": "1m", "failover.switchover_timeout": "20s", "rejoin.unacknowledged": "keep",
 	}
 	for _, k := range Keys() {
 		value, ok := other[k.Name]

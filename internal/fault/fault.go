@@ -61,7 +61,9 @@ func (e *Error) Error() string {
 	}
 	for _, part := range []struct{ label, text string }{{"cause", e.Cause}, {"state", e.State}, {"do", e.Do}} {
 		if part.text != "" {
-			fmt.Fprintf(&b, "\n%s: %s", part.label, part.text)
+			// Indented, a command's output or a server's message of several
+			// lines cannot be taken for the next part.
+			fmt.Fprintf(&b, "\n%s: %s", part.label, strings.ReplaceAll(part.text, "\n", "\n  "))
 		}
 	}
 	return b.String()
@@ -69,6 +71,24 @@ func (e *Error) Error() string {
 
 // Unwrap gives the error below.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Brief tells in one line what went wrong, for the cause of another fault: an
+// error's text, or what failed and why of a fault, without what it says of the
+// state of things and what to do, which the other one knows better.
+func Brief(err error) string {
+	var f *Error
+	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &f):
+		return err.Error()
+	}
+	text := strings.Replace(err.Error(), f.Error(), f.What, 1)
+	if f.Cause != "" {
+		text += ": " + f.Cause
+	}
+	return text
+}
 
 // As finds the fault in an error's chain. An error without one is wrapped as
 // a plain failure, so that nothing reaches a user without its parts.
@@ -80,5 +100,6 @@ func As(err error) *Error {
 	if errors.As(err, &f) {
 		return f
 	}
-	return &Error{Kind: Failed, Code: "internal", What: err.Error(), Err: err}
+	return &Error{Kind: Failed, Code: "internal", What: err.Error(), Cause: "an error that was not foreseen",
+		State: "replctl status shows how things are", Do: "look into repld's log; then run the command again", Err: err}
 }

@@ -32,6 +32,7 @@ func (s *Server) changeMasterArgs(from failover.Source, delay time.Duration) []a
 // master is fenced first: only so does nobody who waits there get an answer.
 func (s *Server) Attach(ctx context.Context, to failover.Attachment) error {
 	return s.do(ctx, "attach to "+to.Source.Name, func(c *effectConn) error {
+		s.unlock()
 		row, err := slaveRow(ctx, c, "")
 		if err != nil {
 			return err

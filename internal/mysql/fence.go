@@ -33,10 +33,30 @@ func (s *Server) Fence(ctx context.Context) error {
 //  3. Events go off, and what came or survived meanwhile is killed.
 //  4. Only then semi-sync goes off, which answers OK to whoever still waits.
 func (s *Server) fence(ctx context.Context, c *effectConn) error {
-	if err := s.readOnly(ctx, c); err != nil {
+	if err := s.silence(ctx, c, killStreams); err != nil {
 		return err
 	}
-	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.event_scheduler AS events, @@GLOBAL.rpl_semi_sync_master_enabled AS armed")
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.rpl_semi_sync_master_enabled AS armed")
+	if err != nil || !row.Bool("armed") {
+		return err
+	}
+	return c.Exec(ctx, "SET GLOBAL rpl_semi_sync_master_enabled = 0")
+}
+
+// streams says what becomes of the sessions that read the binary log.
+type streams bool
+
+const (
+	killStreams  streams = true
+	spareStreams streams = false
+)
+
+// silence does steps 1 to 3 of fence: afterwards no client writes or waits.
+func (s *Server) silence(ctx context.Context, c *effectConn, of streams) error {
+	if err := s.readOnly(ctx, c, of); err != nil {
+		return err
+	}
+	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.event_scheduler AS events")
 	if err != nil {
 		return err
 	}
@@ -51,9 +71,9 @@ func (s *Server) fence(ctx context.Context, c *effectConn) error {
 	}
 	old := make(map[uint64]bool, len(before))
 	for _, x := range before {
-		old[x.id] = true
+		old[x.id] = !x.stream || of == killStreams
 	}
-	err = killUntil(ctx, c, func(left []session) bool {
+	return killUntil(ctx, c, of, func(left []session) bool {
 		for _, x := range left {
 			if old[x.id] {
 				return false
@@ -61,15 +81,52 @@ func (s *Server) fence(ctx context.Context, c *effectConn) error {
 		}
 		return !anyWaits(left)
 	})
-	if err != nil || !row.Bool("armed") {
-		return err
+}
+
+// Shut implements [failover.Server]: a fencing that spares the streams, for the
+// slaves shall receive the last transactions, and that also keeps privileged
+// accounts out, by a global read lock. The lock is held by a connection of its
+// own until the next Open or Attach, or until repld ends.
+func (s *Server) Shut(ctx context.Context) error {
+	return s.do(ctx, "shut", func(c *effectConn) error {
+		if err := s.silence(ctx, c, spareStreams); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		held := s.lock != nil
+		s.mu.Unlock()
+		if held {
+			return nil
+		}
+		lock, err := s.connect(ctx)
+		if err != nil {
+			return err
+		}
+		if err := lock.Exec(ctx, "FLUSH TABLES WITH READ LOCK"); err != nil {
+			s.discard(lock)
+			return err
+		}
+		s.mu.Lock()
+		s.lock = lock
+		s.mu.Unlock()
+		return nil
+	})
+}
+
+// unlock ends the connection that holds the global read lock, if there is one.
+func (s *Server) unlock() {
+	s.mu.Lock()
+	lock := s.lock
+	s.lock = nil
+	s.mu.Unlock()
+	if lock != nil {
+		s.discard(lock)
 	}
-	return c.Exec(ctx, "SET GLOBAL rpl_semi_sync_master_enabled = 0")
 }
 
 // readOnly asks for read_only on a second connection, and kills on the first
 // until it holds.
-func (s *Server) readOnly(ctx context.Context, c *effectConn) error {
+func (s *Server) readOnly(ctx context.Context, c *effectConn, of streams) error {
 	row, err := c.QueryRow(ctx, "SELECT @@GLOBAL.read_only AS ro")
 	if err != nil || row.Bool("ro") {
 		return err
@@ -80,14 +137,14 @@ func (s *Server) readOnly(ctx context.Context, c *effectConn) error {
 	}
 	result := make(chan error, 1)
 	go func() { result <- second.Exec(ctx, "SET GLOBAL read_only = 1") }()
-	err = killUntilReadOnly(ctx, c, second.facts.ConnectionID, result)
+	err = killUntilReadOnly(ctx, c, of, second.facts.ConnectionID, result)
 	s.release(second)
 	return err
 }
 
 // killUntilReadOnly kills as soon as the session that asks for read_only has
 // to wait, until it has its answer, which comes by ctx's end at the latest.
-func killUntilReadOnly(ctx context.Context, c *effectConn, asking uint64, result <-chan error) error {
+func killUntilReadOnly(ctx context.Context, c *effectConn, of streams, asking uint64, result <-chan error) error {
 	const waits = "SELECT COALESCE(STATE LIKE 'Waiting for%', 0) AS pending FROM information_schema.PROCESSLIST WHERE ID = ?"
 	var failed error
 	pending := false
@@ -109,7 +166,7 @@ func killUntilReadOnly(ctx context.Context, c *effectConn, asking uint64, result
 			pending = row != nil && row.Bool("pending")
 		}
 		if pending {
-			failed = killOnce(ctx, c)
+			failed = killOnce(ctx, c, of)
 		}
 	}
 }
@@ -147,7 +204,7 @@ func anyWaits(list []session) bool {
 // that waits for the acknowledgement leads a group: its end lets the others of
 // the group go on, and those of them that are not yet killed are told OK. So it
 // is killed after them.
-func killOnce(ctx context.Context, c *effectConn) error {
+func killOnce(ctx context.Context, c *effectConn, of streams) error {
 	list, err := sessions(ctx, c)
 	if err != nil {
 		return err
@@ -155,7 +212,7 @@ func killOnce(ctx context.Context, c *effectConn) error {
 	waits := anyWaits(list)
 	for _, leaders := range []bool{false, true} {
 		for _, x := range list {
-			if x.waiting != leaders || x.stream && waits {
+			if x.waiting != leaders || x.stream && (waits || of == spareStreams) {
 				continue
 			}
 			if err := kill(ctx, c.Conn, x.id); err != nil {
@@ -167,9 +224,9 @@ func killOnce(ctx context.Context, c *effectConn) error {
 }
 
 // killUntil kills again and again until the sessions that are left satisfy enough.
-func killUntil(ctx context.Context, c *effectConn, enough func(left []session) bool) error {
+func killUntil(ctx context.Context, c *effectConn, of streams, enough func(left []session) bool) error {
 	for {
-		if err := killOnce(ctx, c); err != nil {
+		if err := killOnce(ctx, c, of); err != nil {
 			return err
 		}
 		left, err := sessions(ctx, c)

@@ -38,6 +38,7 @@ const maxOpening = time.Second
 // is read on the connection that opens: no difference of clocks matters.
 func (s *Server) Open(ctx context.Context, within time.Duration) error {
 	return s.do(ctx, "open for writes", func(c *effectConn) error {
+		s.unlock()
 		return open(ctx, c, min(within, maxOpening), func() error { return nil })
 	})
 }

@@ -52,6 +52,8 @@ type Server struct {
 	// unanswered is true while a statement of an earlier verb, or of an earlier
 	// process, may still be waiting on the server.
 	unanswered bool
+	// lock holds the global read lock of Shut; nil if there is none.
+	lock *effectConn
 	// parallelMode is slave_parallel_mode as it was before a drain.
 	parallelMode string
 	closed       bool
@@ -78,6 +80,10 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	if s.lock != nil {
+		s.discard(s.lock)
+		s.lock = nil
+	}
 	if s.idle != nil {
 		s.discard(s.idle)
 		s.idle = nil

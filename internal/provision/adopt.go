@@ -125,7 +125,7 @@ func (a *adoption) openSlave(ctx context.Context, r Request) error {
 		return err
 	}
 	if r.Name == a.r.Name || r.Address == a.r.Address {
-		return usage("slave_is_master", "slave "+r.Name+" at "+r.Address+" is the master itself", "", "give the slave's own name and address")
+		return usage("slave_is_master", "slave "+r.Name+" at "+r.Address+" is the master itself", "a server cannot be its own slave", "give the slave's own name and address")
 	}
 	s, err := a.p.open(ctx, r, topology.RoleSlave)
 	if err != nil {

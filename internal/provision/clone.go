@@ -57,6 +57,9 @@ type Copier struct {
 	// Before is called right before the target is changed for the first time, when
 	// the source has shown that it delivers; an error ends the copy. It may be nil.
 	Before func(context.Context, *mysql.Conn) error
+	// Finishing is called with the copy's position right before the target is
+	// marked as whole; an error ends the copy, unfinished. It may be nil.
+	Finishing func(context.Context, gtid.Position) error
 	// Keep names the accounts of the target that stay as they are although the
 	// source has them too.
 	Keep func(user, host string) bool

@@ -88,7 +88,7 @@ func (r *copyRun) fault(ctx context.Context, err error) error {
 	out := &fault.Error{
 		Kind: fault.Failed, Code: "copy_failed", Server: r.To.Target.Label(),
 		What:  fmt.Sprintf("the copy of %s to %s failed", r.Source, r.To.Target.Label()),
-		Cause: err.Error(), Errno: mysql.Errno(err), Err: err,
+		Cause: fault.Brief(err), Errno: mysql.Errno(err), Err: err,
 		State: "nothing was changed on either server",
 		Do:    "remove the cause and run the same command again",
 	}

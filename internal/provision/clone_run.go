@@ -137,6 +137,11 @@ func (r *copyRun) complete(ctx context.Context, to *mysql.Conn, accounts mysql.A
 	if out.Kept, err = mysql.WriteAccounts(ctx, to, accounts, r.Keep); err != nil {
 		return err
 	}
+	if r.Finishing != nil {
+		if err := r.Finishing(ctx, out.At); err != nil {
+			return err
+		}
+	}
 	return mysql.FinishCopy(ctx, to, out.At)
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/repld/repld/internal/fault"
 )
 
 // maxOutput is how much of a command's output an error shows: its end.
@@ -65,7 +67,7 @@ func tail(path string) string {
 // withOutput joins an error and what the command said.
 func withOutput(err error, output string) string {
 	if output == "" {
-		return err.Error() + " (it said nothing)"
+		return fault.Brief(err) + " (it said nothing)"
 	}
-	return err.Error() + ": " + output
+	return fault.Brief(err) + ": " + output
 }

@@ -98,7 +98,7 @@ func (s *session) deliver(ctx context.Context) error {
 	}
 	if err != nil {
 		return &fault.Error{
-			Kind: fault.Partly, Code: "certificate_not_delivered", What: "the server's certificate cannot be written", Server: s.r.Name, Cause: err.Error(),
+			Kind: fault.Partly, Code: "certificate_not_delivered", What: "the server's certificate cannot be written", Server: s.r.Name, Cause: fault.Brief(err),
 			State: "the certificate is made; nothing on the server was changed",
 			Do: "copy " + s.copies(s.ca.folderOf(s.r.Cluster, s.r.Name)) +
 				", and run the command again; or give your own files by --ssl-ca, --ssl-cert and --ssl-key", Err: err,

@@ -191,7 +191,7 @@ func LoadErrant(dir string) (ErrantIndex, error) {
 func errantFault(r ErrantRequest, err error) error {
 	return &fault.Error{
 		Kind: fault.Failed, Code: "errant_not_saved", Server: r.Server, Errno: mysql.Errno(err),
-		What: "the extra transactions of the server could not be saved", Cause: err.Error(),
+		What: "the extra transactions of the server could not be saved", Cause: fault.Brief(err),
 		State: "the server is as it was, and keeps them", Do: "remove the cause; repld tries again", Err: err,
 	}
 }

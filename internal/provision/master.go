@@ -70,15 +70,15 @@ func (p *Provisioner) InitMaster(ctx context.Context, r MasterRequest) (*MasterR
 func (p *Provisioner) namesFree(r Request, role topology.Role) error {
 	cluster := p.Cluster(r.Cluster)
 	if role == topology.RoleMaster && cluster.Master != "" && cluster.Master != r.Name {
-		return usage("has_master", fmt.Sprintf("cluster %s has the master %s already", r.Cluster, cluster.Master), "", "use replctl init slave, or another --cluster")
+		return usage("has_master", fmt.Sprintf("cluster %s has the master %s already", r.Cluster, cluster.Master), "a cluster has one master", "use replctl init slave, or another --cluster")
 	}
 	for _, k := range p.Known() {
 		same := k.Cluster == r.Cluster && k.Name == r.Name
 		switch {
 		case same && k.Address != r.Address:
-			return usage("name_taken", fmt.Sprintf("the name %s is taken: it is the server at %s", r.Name, k.Address), "", "choose another name, or replctl remove "+r.Name+" first")
+			return usage("name_taken", fmt.Sprintf("the name %s is taken: it is the server at %s", r.Name, k.Address), "names are unique within a cluster, and a server's address stays", "choose another name, or replctl remove "+r.Name+" first")
 		case !same && k.Address == r.Address:
-			return usage("address_taken", fmt.Sprintf("the address %s is taken: it is server %s of cluster %s", r.Address, k.Name, k.Cluster), "", "give another address, or replctl remove "+k.Name+" first")
+			return usage("address_taken", fmt.Sprintf("the address %s is taken: it is server %s of cluster %s", r.Address, k.Name, k.Cluster), "a server belongs to one cluster, under one name", "give another address, or replctl remove "+k.Name+" first")
 		}
 	}
 	return nil

@@ -25,6 +25,15 @@ type Pending struct {
 	// drop-in closed it.
 	WasWritable bool `json:"was_writable,omitempty"`
 	EventsOn    bool `json:"events_on,omitempty"`
+	// CopiedTo is the position of the copy that this verb made, saved before the
+	// server's own mark of an unfinished copy goes: what the server holds is no
+	// foreign data then. Nil if there was none.
+	CopiedTo *gtid.Position `json:"copied_to,omitempty"`
+}
+
+// Empty tells whether there is nothing to keep.
+func (p Pending) Empty() bool {
+	return p.Verb == "" && p.ClusterID == "" && len(p.Accounts) == 0 && p.GTIDBefore == nil && !p.WasWritable && !p.EventsOn && p.CopiedTo == nil
 }
 
 // Journal keeps what must survive a crash. Each call returns only once it is

@@ -178,7 +178,7 @@ func (m *removal) stop(ctx context.Context) error {
 		if errors.Is(err, context.DeadlineExceeded) || mysql.Errno(err) != 0 {
 			return m.fail("stop_failed", "replication could not be stopped", err, "the IO thread may be stopped, all received transactions are kept")
 		}
-		m.warn("not all that was received is applied: " + err.Error())
+		m.warn("not all that was received is applied: " + fault.Brief(err))
 	}
 	if err := mysql.ForgetSource(ctx, m.conn); err != nil {
 		return m.fail("stop_failed", "replication could not be stopped", err, "the IO thread is stopped")
@@ -201,7 +201,7 @@ func (m *removal) purge(ctx context.Context) error {
 	if m.srv.TLS == "repld" && m.local(ctx) {
 		for _, path := range []string{m.srv.CertFile, m.srv.KeyFile, m.srv.CAFile} {
 			if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-				m.warn(err.Error())
+				m.warn(fault.Brief(err))
 			}
 		}
 	}
@@ -252,14 +252,14 @@ func (m *removal) drop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.p.Timeouts.withDefaults().Statement)
 	defer cancel()
 	if err := mysql.DropAccounts(ctx, m.conn); err != nil {
-		return m.partly(err.Error(), "on the server: SET sql_log_bin=0; DROP DATABASE repld; DROP USER '"+UserReplication+"'@'%', '"+UserRepld+"'@'%'; or give an administrator's login")
+		return m.partly(fault.Brief(err), "on the server: SET sql_log_bin=0; DROP DATABASE repld; DROP USER '"+UserReplication+"'@'%', '"+UserRepld+"'@'%'; or give an administrator's login")
 	}
 	m.p.step(StepDrop, m.srv.Name, "done", "they are gone")
 	return nil
 }
 
 func (m *removal) fail(code, what string, err error, state string) error {
-	return &fault.Error{Kind: fault.Failed, Code: code, What: what, Server: m.srv.Name, Errno: mysql.Errno(err), Cause: err.Error(), State: state + "; the server is still a member", Do: "put the cause right and run the command again", Err: err}
+	return &fault.Error{Kind: fault.Failed, Code: code, What: what, Server: m.srv.Name, Errno: mysql.Errno(err), Cause: fault.Brief(err), State: state + "; the server is still a member", Do: "put the cause right and run the command again", Err: err}
 }
 
 func (m *removal) partly(cause, do string) error {

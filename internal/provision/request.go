@@ -93,7 +93,7 @@ func (r *Request) Normalize() error {
 			"under it UUID(), LIMIT without ORDER BY and the like give other rows on a slave than on the master, without any error",
 			"use --binlog-format mixed or row")
 	default:
-		return usage("bad_binlog_format", fmt.Sprintf("%q is not a binlog format", r.BinlogFormat), "", "use --binlog-format mixed or row")
+		return usage("bad_binlog_format", fmt.Sprintf("%q is not a binlog format", r.BinlogFormat), "the value is not one of those that exist", "use --binlog-format mixed or row")
 	}
 	if n := countSet(r.SSLCA, r.SSLCert, r.SSLKey); n != 0 && n != 3 {
 		return usage("bad_ssl_files", "--ssl-ca, --ssl-cert and --ssl-key belong together", "only some of them are given", "give all three, or none to use certificates made by repld")
@@ -103,13 +103,13 @@ func (r *Request) Normalize() error {
 		r.Restart = RestartAsk
 	case RestartAsk, RestartNow, RestartNever:
 	default:
-		return usage("bad_restart", fmt.Sprintf("%q is not an answer for --restart", r.Restart), "", "use --restart now or never")
+		return usage("bad_restart", fmt.Sprintf("%q is not an answer for --restart", r.Restart), "the value is not one of those that exist", "use --restart now or never")
 	}
 	if r.Promotion == "" {
 		r.Promotion = topology.PromotionNeutral
 	}
 	if r.Promotion.Rank() < 0 {
-		return usage("bad_promotion", fmt.Sprintf("%q is not a promotion preference", r.Promotion), "", "use prefer, neutral, avoid or never")
+		return usage("bad_promotion", fmt.Sprintf("%q is not a promotion preference", r.Promotion), "the value is not one of those that exist", "use prefer, neutral, avoid or never")
 	}
 	if r.Admin.User == "" {
 		return usage("no_admin", "an administrator's login is needed once", "--admin-user is missing", "give --admin-user and --admin-password-file, or --admin-socket")

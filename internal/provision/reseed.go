@@ -68,7 +68,7 @@ func (p *Provisioner) CopyEndpoint(cluster string, srv topology.Server) (Endpoin
 	roots, err := RootsOf(p.DataDir, cluster, srv.Name)
 	if err != nil {
 		return Endpoint{}, &fault.Error{Kind: fault.Failed, Code: "no_authority", What: "the server's certificate cannot be verified", Server: srv.Name,
-			Cause: err.Error(), State: "nothing was changed", Do: "restore repld's data directory from a backup", Err: err}
+			Cause: fault.Brief(err), State: "nothing was changed", Do: "restore repld's data directory from a backup", Err: err}
 	}
 	a := p.Accounts(cluster)[topology.AccountCopy]
 	return Endpoint{

@@ -163,7 +163,7 @@ func (s *session) reopened(ctx context.Context) string {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.p.Timeouts.withDefaults().Statement)
 	defer cancel()
 	if err := mysql.OpenBy(bounded, s.conn); err != nil {
-		return ", and the server is read-only: SET GLOBAL read_only=0 opens it (" + err.Error() + ")"
+		return ", and the server is read-only: SET GLOBAL read_only=0 opens it (" + fault.Brief(err) + ")"
 	}
 	if s.env.Pending.EventsOn {
 		if err := mysql.SetGlobal(bounded, s.conn, "event_scheduler", "ON"); err != nil {

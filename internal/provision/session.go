@@ -170,12 +170,12 @@ func (s *session) gatherTLS(ctx context.Context) error {
 	defer cancel()
 	info, err := mysql.InspectTLS(ctx, s.r.Address)
 	if err != nil {
-		s.facts.TLS.Problem = err.Error()
+		s.facts.TLS.Problem = fault.Brief(err)
 		return nil
 	}
 	s.facts.TLS.Offered, s.facts.TLS.NotAfter = true, info.NotAfter
 	if err := mysql.VerifyTLS(ctx, s.r.Address, s.pool(), s.facts.Host); err != nil {
-		s.facts.TLS.Problem = err.Error()
+		s.facts.TLS.Problem = fault.Brief(err)
 		return nil
 	}
 	s.facts.TLS.Verified = true
@@ -252,7 +252,7 @@ func checkUserCertificate(certPEM, caPEM []byte, host string, now time.Time) err
 
 // fail makes a fault of an error that a statement or a command met.
 func (s *session) fail(code, what string, err error, state string) *fault.Error {
-	f := &fault.Error{Kind: fault.Failed, Code: code, What: what, Server: s.r.Name, Errno: mysql.Errno(err), Cause: err.Error(), State: state,
+	f := &fault.Error{Kind: fault.Failed, Code: code, What: what, Server: s.r.Name, Errno: mysql.Errno(err), Cause: fault.Brief(err), State: state,
 		Do: "put the cause right and run the command again: it goes on where it stopped", Err: err}
 	return f
 }

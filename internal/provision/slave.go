@@ -212,7 +212,7 @@ func (s *slaveSession) lookCollations(ctx context.Context) error {
 
 func (s *slaveSession) lookFault(server string, err error) error {
 	return &fault.Error{Kind: fault.Failed, Code: "look_failed", What: "the server could not be examined", Server: server, Errno: mysql.Errno(err),
-		Cause: err.Error(), State: "nothing was changed", Do: "put the cause right and run the command again", Err: err}
+		Cause: fault.Brief(err), State: "nothing was changed", Do: "put the cause right and run the command again", Err: err}
 }
 
 // masterTarget is the login on the master by repld's account for copies.

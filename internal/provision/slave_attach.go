@@ -124,7 +124,7 @@ func (s *slaveSession) certificateProblem() string {
 		return ""
 	}
 	if err := mysql.VerifyTLS(ctx, s.slave.Master.Address, s.pool(), host); err != nil {
-		return ": " + strings.TrimSpace(err.Error())
+		return ": " + strings.TrimSpace(fault.Brief(err))
 	}
 	return ": repld itself accepts the master's certificate, so it is the slave's authority file that differs or cannot be read"
 }

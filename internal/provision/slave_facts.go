@@ -73,11 +73,20 @@ const (
 	copyDump    copyKind = "dump"
 )
 
+// copied tells whether an interrupted run of this verb made the copy, and
+// nothing has moved it since. It is pure.
+func (s *SlaveFacts) copied(f Facts, c Context) bool {
+	at := c.Pending.CopiedTo
+	return at != nil && s.Unfinished == nil && f.SlavePos.Equal(*at)
+}
+
 // decideCopy says where the slave's data comes from, and why. It is pure.
 func decideCopy(r SlaveRequest, f Facts, c Context, s SlaveFacts) (copyKind, string) {
 	switch {
 	case s.attached(f):
 		return copyNothing, "it replicates from " + s.Master.Name + " already"
+	case s.copied(f, c):
+		return copyKeep, "an earlier run has copied the data"
 	case r.Clone == CloneNone:
 		return copyKeep, "its data was restored from a backup of the master (--clone none)"
 	case r.Clone == CloneDump:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repld/repld/failover"
+	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/internal/mysql"
 	"github.com/repld/repld/topology"
 )
@@ -79,7 +80,7 @@ func (s *slaveSession) copyAll(ctx context.Context) error {
 		From:      Endpoint{Target: s.masterTarget(), CAFile: rootsPath(s.p.DataDir, s.r.Cluster, master)},
 		To:        Endpoint{Target: s.loadTarget(), CAFile: rootsPath(s.p.DataDir, s.r.Cluster, s.r.Name)},
 		ClusterID: s.env.Cluster.ID, Source: master, Only: s.req.wantedSchemas(), Replace: s.req.ReplaceData,
-		Keep: keepAccount(s.r.Admin.User), Log: s.p.Log, Progress: s.p.copyProgress(s.r.Name),
+		Keep: keepAccount(s.r.Admin.User), Log: s.p.Log, Progress: s.p.copyProgress(s.r.Name), Finishing: s.rememberCopy,
 	}
 	out, err := c.Run(ctx)
 	if err != nil {
@@ -89,6 +90,12 @@ func (s *slaveSession) copyAll(ctx context.Context) error {
 	s.result.Copied, s.result.StartAt = &out, out.At
 	s.p.step(StepCopy, s.r.Name, "done", fmt.Sprintf("%s copied, up to %s", sizeText(out.Bytes), out.At))
 	return nil
+}
+
+// rememberCopy journals that what the server holds from now on is a copy.
+func (s *slaveSession) rememberCopy(ctx context.Context, at gtid.Position) error {
+	s.env.Pending.Verb, s.env.Pending.CopiedTo = "init-slave", &at
+	return s.p.Journal.Save(ctx, s.r.Cluster, s.r.Name, s.env.Pending)
 }
 
 // copyProgress passes a copy's progress on, at most once per second.
@@ -102,7 +109,11 @@ func (p *Provisioner) copyProgress(server string) func(Progress) {
 		phase, last = now.Phase, time.Now()
 		text := now.Phase
 		if now.Phase == "copy" {
-			text = fmt.Sprintf("%s of about %s", sizeText(now.Bytes), sizeText(now.Estimate))
+			text = sizeText(now.Bytes)
+			// The estimate comes from statistics, which may be old.
+			if now.Bytes < now.Estimate {
+				text += " of about " + sizeText(now.Estimate)
+			}
 		}
 		if now.Attempt > 1 {
 			text += fmt.Sprintf(" (attempt %d)", now.Attempt)

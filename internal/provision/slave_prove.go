@@ -129,7 +129,7 @@ func (s *slaveSession) proveEncrypted(ctx context.Context) error {
 	f := s.fail("not_encrypted", "the replication connection is not proved to be encrypted", errors.New(why), stateAttached+", and was stopped")
 	f.Kind, f.Do = fault.Refused, fmt.Sprintf("on the master: ALTER USER '%s'@'%%' REQUIRE SSL; then run the command again", mysql.UserReplication)
 	if err := mysql.StopReplication(bounded, s.conn); err != nil {
-		f.State = stateAttached + ", and could not be stopped: " + err.Error()
+		f.State = stateAttached + ", and could not be stopped: " + fault.Brief(err)
 	}
 	return f
 }

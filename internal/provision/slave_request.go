@@ -50,7 +50,7 @@ func (r *SlaveRequest) Normalize() error {
 		r.Clone = CloneAuto
 	case CloneAuto, CloneDump, CloneNone:
 	default:
-		return usage("bad_clone", fmt.Sprintf("%q is not a way to get data", r.Clone), "", "use --clone auto, dump or none")
+		return usage("bad_clone", fmt.Sprintf("%q is not a way to get data", r.Clone), "the value is not one of those that exist", "use --clone auto, dump or none")
 	}
 	if r.Clone == CloneNone && r.ReplaceData {
 		return usage("bad_clone", "--replace-data contradicts --clone none", "the one keeps the data that is there, the other replaces it", "give one of them")
@@ -60,12 +60,12 @@ func (r *SlaveRequest) Normalize() error {
 	}
 	for _, db := range r.ReplicateDoDB {
 		if db == "" || mysql.IsSystemSchema(db) || strings.ContainsAny(db, ",\n\r\x00") {
-			return usage("bad_replicate_do_db", fmt.Sprintf("%q cannot be a replicated schema", db), "", "name a schema of your own in --replicate-do-db")
+			return usage("bad_replicate_do_db", fmt.Sprintf("%q cannot be a replicated schema", db), "the value is not one of those that exist", "name a schema of your own in --replicate-do-db")
 		}
 	}
 	r.SkipErrors = strings.ToLower(strings.ReplaceAll(r.SkipErrors, " ", ""))
 	if r.SkipErrors != "" && !skipForm.MatchString(r.SkipErrors) {
-		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of errors", r.SkipErrors), "", "give --skip-errors as error numbers with commas, or all")
+		return usage("bad_skip_errors", fmt.Sprintf("%q is not a list of errors", r.SkipErrors), "the value is not one of those that exist", "give --skip-errors as error numbers with commas, or all")
 	}
 	r.SkipErrors = sortedNumbers(r.SkipErrors)
 	r.also = r.slaveSettings()

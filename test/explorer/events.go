@@ -103,8 +103,11 @@ func (e *Explorer) apply(s *state, ev event) (done bool, a failover.Action, brok
 }
 
 func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, broken string) {
+	if e.Bounds.Without&(1<<ev.k) != 0 {
+		return false, a, ""
+	}
 	if ev.fault() {
-		if s.faults >= e.Bounds.Faults || e.Bounds.Without&(1<<ev.k) != 0 {
+		if s.faults >= e.Bounds.Faults {
 			return false, a, ""
 		}
 		s.faults++

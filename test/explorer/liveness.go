@@ -14,27 +14,36 @@ const patience = 120
 // it went; a server kept out because it has acknowledged transactions that
 // nobody else has (8) is no fault.
 func (e *Explorer) heal(from *state) (broken, how string) {
+	if broken = e.healing(from, func(failover.Action, *state) {}); broken == "" {
+		return "", ""
+	}
+	how = "-- everything is mended --\n"
+	e.healing(from, func(a failover.Action, s *state) { how += "   repld: " + tell(a) + "\n" + e.show(s) })
+	return broken, how
+}
+
+// healing does it, and tells each step.
+func (e *Explorer) healing(from *state, tells func(failover.Action, *state)) (broken string) {
 	s := *from
 	e.mend(&s)
 	e.observe(&s)
 	var trail []uint64
-	how = "-- everything is mended --\n" + e.show(&s)
 	for range patience {
 		h := e.hash(&s)
 		if e.healed[h] {
 			e.markHealed(trail)
-			return "", ""
+			return ""
 		}
 		trail = append(trail, h)
 		before := s
 		if broken := e.progress(&s); broken != "" {
-			return broken, how
+			return broken
 		}
 		a, broken := e.step(&s)
+		tells(a, &s)
 		if broken = first(broken, e.check(&s)); broken != "" {
-			return broken, how + "   repld: " + tell(a) + "\n" + e.show(&s)
+			return broken
 		}
-		how += "   repld: " + tell(a) + "\n" + e.show(&s)
 		if s != before {
 			continue
 		}
@@ -46,12 +55,12 @@ func (e *Explorer) heal(from *state) (broken, how string) {
 			continue
 		}
 		if why := e.unwell(&s); why != "" {
-			return "10: a healed cluster does not become healthy: " + why, how
+			return "10: a healed cluster does not become healthy: " + why
 		}
 		e.markHealed(trail)
-		return "", ""
+		return ""
 	}
-	return "10: a healed cluster does not come to rest", how
+	return "10: a healed cluster does not come to rest"
 }
 
 func (e *Explorer) markHealed(trail []uint64) {

@@ -33,11 +33,17 @@ func canonical(c *topology.Cluster) {
 	if !c.LastFailover.IsZero() {
 		c.LastFailover = tStarted
 	}
+	if !c.ArmedSeen.IsZero() {
+		c.ArmedSeen = now
+	}
 	if b := c.Broken; b != nil {
-		b.At, b.ArmedSeen = tSymptom, tSymptom
+		b.At, b.ArmedSeen, b.Started = tSymptom, tSymptom, tStarted
 	}
 	if in := c.Intent; in != nil {
 		in.ID, in.Symptom, in.Begun = "1", tSymptom, tBegun
+		if !in.Started.IsZero() {
+			in.Started = tStarted
+		}
 		if !in.ArmedSeen.IsZero() {
 			in.ArmedSeen = tSymptom
 		}
@@ -53,13 +59,22 @@ func canonical(c *topology.Cluster) {
 // journal applies commands to what is recorded; a refusal is a fault of Decide.
 func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 	before := e.clusters[r.cluster]
-	st := &topology.State{Clusters: map[string]*topology.Cluster{clusterName: before}}
-	next, err := st.Apply(cmds...)
-	if err != nil {
-		return fmt.Sprintf("the journal refuses: %v", err)
+	key := fmt.Sprint(r.cluster)
+	for _, cmd := range cmds {
+		key += fmt.Sprintf(" %T%v", cmd, cmd)
 	}
-	c := next.Clusters[clusterName]
-	r.cluster = e.intern(c)
+	id, ok := e.journaled[key]
+	if !ok {
+		st := &topology.State{Clusters: map[string]*topology.Cluster{clusterName: before}}
+		next, err := st.Apply(cmds...)
+		if err != nil {
+			return fmt.Sprintf("the journal refuses: %v", err)
+		}
+		id = e.intern(next.Clusters[clusterName])
+		e.journaled[key] = id
+	}
+	c := e.clusters[id]
+	r.cluster = id
 	for x := range r.m {
 		m := &r.m[x]
 		for _, cmd := range cmds {

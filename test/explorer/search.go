@@ -37,10 +37,15 @@ type Guards struct {
 type Explorer struct {
 	Bounds
 	Guards Guards
+	// Policy is what the user has configured; Order is a person's, until it has
+	// become an intent.
+	Policy failover.Policy
+	Order  *failover.Order
 
 	seed       maphash.Seed
 	clusters   []*topology.Cluster
 	clusterIDs map[string]uint16
+	journaled  map[string]uint16
 	decided    map[uint64]failover.Action
 	healed     map[uint64]bool
 	events     []event
@@ -64,8 +69,8 @@ type Result struct {
 
 // New makes an explorer of a cluster whose first server is its armed master.
 func New(b Bounds, g Guards) *Explorer {
-	e := &Explorer{Bounds: b, Guards: g, seed: maphash.MakeSeed(), clusterIDs: map[string]uint16{},
-		decided: map[uint64]failover.Action{}, healed: map[uint64]bool{}}
+	e := &Explorer{Bounds: b, Guards: g, Policy: policy, seed: maphash.MakeSeed(), clusterIDs: map[string]uint16{},
+		journaled: map[string]uint16{}, decided: map[uint64]failover.Action{}, healed: map[uint64]bool{}}
 	e.events = e.allEvents()
 	return e
 }
@@ -81,7 +86,8 @@ func (e *Explorer) start() (*state, error) {
 	}
 	cmds = append(cmds,
 		topology.FoundEra{Cluster: clusterName, Master: name(0), Era: gtid.Era{Epoch: 1, Server: 1, First: 1}, At: tOpenedAt},
-		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt})
+		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt},
+		topology.NoteSeen{Cluster: clusterName, GTID: gtid.GTID{Server: 1, Seq: 1}, Armed: now})
 	st, err := st.Apply(cmds...)
 	if err != nil {
 		return nil, err

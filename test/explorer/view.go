@@ -81,6 +81,7 @@ var (
 	tLong     = now.Add(-30 * time.Second)
 )
 
+// policy is the default one, without a window between failovers.
 var policy = failover.Policy{
 	Automatic: true, HangTimeout: 2 * time.Second, MaxLag: 10 * time.Minute, AckTimeout: 10 * time.Second,
 	ServerTimeout: 30 * time.Second, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second, UndoUnacknowledged: true,
@@ -124,8 +125,8 @@ func (e *Explorer) input(r *repld) failover.Input {
 	if !r.silentLong {
 		v.Stream = health.StreamView{Server: c.Master, Connected: true, LastEvent: now.Add(-500 * time.Millisecond)}
 	}
-	in := failover.Input{View: v, Effects: effects, Policy: policy}
-	in.Verdict = health.Detect(v, health.DetectPolicy{HangTimeout: policy.HangTimeout})
+	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Order: e.Order}
+	in.Verdict = health.Detect(v, health.DetectPolicy{HangTimeout: e.Policy.HangTimeout})
 	return in
 }
 
