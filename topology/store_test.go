@@ -248,7 +248,8 @@ func TestABackupThatFails(t *testing.T) {
 	p := newPlace(t)
 	s := p.open(t)
 	sample(t, s)
-	must(t, s.writeBackup())
+	must(t, s.Close()) // which waits for the backup
+	s = p.open(t)
 	good, err := os.ReadFile(BackupPath(p.state))
 	must(t, err)
 	must(t, os.MkdirAll(filepath.Join(BackupPath(p.state)+".tmp", "in the way"), 0o700))
