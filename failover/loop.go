@@ -243,6 +243,9 @@ func (l *Loop) resume() {
 		if ops[i].ID == c.Intent.ID {
 			l.op = &ops[i]
 			l.op.Steps = append(l.op.Steps, topology.Step{Name: "repld restarted", Result: "ok"})
+			if in := c.Intent; !in.Opened.IsZero() && in.Opening.Server != in.OldMaster {
+				noteOpened(l.op, in, in.Opened) // the former run wrote that to the journal only
+			}
 		}
 	}
 	l.cfg.Log.Warn("an intent is open and goes on", logCluster, l.cfg.Cluster, logAction, c.Intent.Kind, logEpoch, c.Intent.Epoch)

@@ -175,7 +175,11 @@ func post[R request](ctx context.Context, c *Client, verb string, r R, p Progres
 		if ctx.Err() != nil {
 			return nil, interrupted(ctx, r.dryRun())
 		}
-		return nil, c.noAnswer(ctx, err)
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			return nil, c.noAnswer(ctx, err)
+		}
+		return nil, c.brokeOff(err, r.dryRun())
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
