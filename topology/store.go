@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -66,8 +67,16 @@ func Open(path, keyPath string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: path}
+	var file *os.File // bbolt does not close it if it panics
+	openFile := func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, mode)
+		if file == nil { // later calls are for copies
+			file = f
+		}
+		return f, err
+	}
 	err = guarded(func() error {
-		db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
+		db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType, OpenFile: openFile})
 		if err != nil {
 			return err
 		}
@@ -86,6 +95,7 @@ func Open(path, keyPath string) (*Store, error) {
 	})
 	if err != nil {
 		s.closeDB()
+		letGo(file)
 		switch {
 		case errors.Is(err, berrors.ErrTimeout):
 			return nil, fmt.Errorf("%s: %w", path, ErrLocked)
@@ -96,6 +106,15 @@ func Open(path, keyPath string) (*Store, error) {
 	}
 	s.backup.init(s)
 	return s, nil
+}
+
+// letGo gives up the lock on a file that bbolt did not close. Closing it is not
+// enough: the memory map that bbolt leaves behind keeps the lock.
+func letGo(file *os.File) {
+	if file != nil {
+		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+		_ = file.Close()
+	}
 }
 
 // checkFiles tells whether the state is new, and refuses states that look like
@@ -118,6 +137,9 @@ func checkFiles(path, keyPath string) (fresh bool, err error) {
 	}
 	if info.Size() == 0 {
 		return false, fmt.Errorf("%s is empty: %w", path, ErrDamaged)
+	}
+	if err := checkMetas(path); err != nil {
+		return false, fmt.Errorf("open %s: %w", path, err)
 	}
 	return false, nil
 }

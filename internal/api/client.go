@@ -102,6 +102,16 @@ func (c *Client) Remove(ctx context.Context, r RemoveRequest, p Progress) (*Resu
 	return post(ctx, c, "remove", r, p)
 }
 
+// Pause runs or plans `pause`.
+func (c *Client) Pause(ctx context.Context, r PauseRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "pause", r, p)
+}
+
+// Resume runs or plans `resume`.
+func (c *Client) Resume(ctx context.Context, r ResumeRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "resume", r, p)
+}
+
 // Switchover runs or plans `switchover`.
 func (c *Client) Switchover(ctx context.Context, r SwitchoverRequest, p Progress) (*Result, error) {
 	return post(ctx, c, "switchover", r, p)

@@ -8,12 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/repld/repld/binlog"
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/config"
 	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
-	"github.com/repld/repld/internal/mysql"
 	"github.com/repld/repld/internal/provision"
 	"github.com/repld/repld/topology"
 )
@@ -59,7 +57,7 @@ func (ch *changer) provisioner(p api.Progress) *provision.Provisioner {
 			return topology.Cluster{Name: name}
 		},
 		Durability: topology.Durability(ch.cfg.Durability),
-		Journal:    journal{ch.store}, Witness: witness{}, Log: ch.log,
+		Journal:    journal{ch.store}, Witness: provision.StreamWitness{ServerID: witnessID}, Log: ch.log,
 	}
 	if ch.cfg.SemiSync.ServerTimeout != config.Never {
 		pv.ServerTimeout = ch.cfg.SemiSync.ServerTimeout
@@ -231,27 +229,6 @@ func (j journal) Save(_ context.Context, cluster, server string, p provision.Pen
 		return fmt.Errorf("what is pending on %s: %w", server, err)
 	}
 	return j.store.SavePending(cluster, server, raw)
-}
-
-// witness reads the binary log of a new master.
-type witness struct{}
-
-// Watch implements [provision.BinlogWitness].
-func (witness) Watch(ctx context.Context, on mysql.Target) (provision.Watch, error) {
-	w, err := binlog.NewWitness(ctx, binlog.Options{Address: on.Address, User: on.User, Password: on.Password, TLS: on.TLS, ServerID: witnessID})
-	if err != nil {
-		return nil, err
-	}
-	return watch{w}, nil
-}
-
-// watch is a stream that waits for one transaction.
-type watch struct{ *binlog.Witness }
-
-// Wait implements [provision.Watch].
-func (w watch) Wait(ctx context.Context, want gtid.GTID) error {
-	_, err := w.Witness.Wait(ctx, want)
-	return err
 }
 
 // witnessID is the server_id of the short streams that prove a set-up; it is
