@@ -121,7 +121,7 @@ func (d *decider) sourceOf(st *health.SlaveStatus) string {
 // one action; else it lists who does not follow yet and could.
 func (d *decider) followAll() (Action, []string) {
 	follow, waiting := map[string]Follow{}, []string(nil)
-	var drain, why []string
+	var drain, end, why []string
 	for _, m := range d.members(d.c.Master) {
 		step, reason := d.following(m)
 		switch step {
@@ -134,6 +134,10 @@ func (d *decider) followAll() (Action, []string) {
 			if d.ready(m.name, KindDrain) {
 				drain = append(drain, m.name)
 			}
+		case stepEndFetch:
+			if d.ready(m.name, KindEndFetch) {
+				end = append(end, m.name)
+			}
 		case stepAttach:
 			if d.ready(m.name, KindAttach) {
 				follow[m.name] = d.follow(m)
@@ -143,6 +147,8 @@ func (d *decider) followAll() (Action, []string) {
 		waiting = append(waiting, m.name)
 	}
 	switch {
+	case len(end) > 0:
+		return Action{Kind: KindEndFetch, Servers: end, Why: []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}}, waiting
 	case len(follow) > 0:
 		names := make([]string, 0, len(follow))
 		for name := range follow {
@@ -160,10 +166,11 @@ func (d *decider) followAll() (Action, []string) {
 type step int
 
 const (
-	stepNone   step = iota // nothing, or nothing that repld may do
-	stepWait               // it is on its way
-	stepDrain              // its relay log has to be applied first
-	stepAttach             // it is to be attached
+	stepNone     step = iota // nothing, or nothing that repld may do
+	stepWait                 // it is on its way
+	stepDrain                // its relay log has to be applied first
+	stepAttach               // it is to be attached
+	stepEndFetch             // the rescue connection is to be removed first
 )
 
 // following judges one member. Nothing is started on a server whose relay log
@@ -175,6 +182,9 @@ func (d *decider) following(m *member) (step, string) {
 	}
 	if d.in.Effects[m.name].Running != "" {
 		return stepWait, ""
+	}
+	if m.sv.Last.Fetch != nil {
+		return stepEndFetch, ""
 	}
 	if mv := d.member(d.c.Master).sv; m.sv.Last.Slave == nil && mv.LastOK.Sent.Before(m.sv.LastOK.At) &&
 		!d.c.Lineage.Contains(mv.LastOK.BinlogPos.Of(d.domain), m.sv.LastOK.BinlogPos.Of(d.domain)) {

@@ -299,13 +299,10 @@ func (d *decider) tooFarBehind(in *topology.Intent, m *member) *Problem {
 		m.name, in.Bound.Seq-m.received.Seq, lag.Round(time.Second), d.p.MaxLag)}
 }
 
-// drain waits until the candidate has applied all that it received, and brings
-// it what another reachable holder has beyond it.
+// drain waits until the candidate has applied all that it received, and then
+// brings it what another reachable holder has beyond it: two connections at once
+// would apply the same transactions twice, and the SQL thread would stop.
 func (d *decider) drain(cand *member, ms []*member) (Action, bool) {
-	best := d.mostReceived(ms)
-	if best != nil && best != cand && best.received.Seq > cand.received.Seq {
-		return d.fetchFrom(cand, best), true
-	}
 	if cand.pending() {
 		if cand.stuck(d.now) {
 			return d.blocked(Problem{Code: "sql_stuck", Server: cand.name, Do: "replctl status", Text: fmt.Sprintf(
@@ -313,6 +310,10 @@ func (d *decider) drain(cand *member, ms []*member) (Action, bool) {
 				cand.name, cand.received, cand.applied, cand.received.Seq-cand.applied.Seq)}), true
 		}
 		return wait(0, fmt.Sprintf("%s applies %d received transactions", cand.name, cand.received.Seq-cand.applied.Seq)), true
+	}
+	best := d.mostReceived(ms)
+	if best != nil && best != cand && best.received.Seq > cand.received.Seq {
+		return d.fetchFrom(cand, best), true
 	}
 	if cand.sv.Last.Fetch != nil {
 		return d.act(KindEndFetch, cand.name, "everything was fetched"), true

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repld/repld/failover"
 )
 
 func search(t *testing.T, b Bounds) {
@@ -45,6 +47,21 @@ func TestCrashes(t *testing.T) {
 func TestWrites(t *testing.T) {
 	skipIfRace(t)
 	search(t, Bounds{Servers: 3, Writes: 3, Faults: 2, Without: only(evCrash, evLag)})
+}
+
+// A person always wants db2, also if db3 has received more.
+func TestOrders(t *testing.T) {
+	skipIfRace(t)
+	e := New(Bounds{Servers: 3, Writes: 2, Faults: 2, Without: only(evCrash, evLag), Liveness: true}, Guards{})
+	e.Policy.Automatic, e.Order = false, &failover.Order{To: name(1)}
+	res, err := e.Search()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d states, depth %d", res.States, res.Depth)
+	if v := res.Violation; v != nil {
+		t.Errorf("%s\n%s", v.What, v.Transcript)
+	}
 }
 
 // skipIfRace leaves a search out under the race detector, which has nothing to

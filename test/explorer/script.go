@@ -48,7 +48,7 @@ func Play(script string) (string, error) {
 
 var words = map[string]kind{
 	"crash": evCrash, "restart": evRestart, "freeze": evFreeze, "thaw": evThaw, "write": evWrite, "receive": evReceive,
-	"apply": evApply, "lag": evLag, "unlag": evUnlag, "cut": evCut, "heal": evHeal, "stale": evStale, "seen": evUnstale, "late": evGhost,
+	"apply": evApply, "lag": evLag, "unlag": evUnlag, "cut": evCut, "heal": evHeal, "stale": evStale, "seen": evUnstale, "late": evGhost, "fetch": evFetch,
 }
 
 // line carries out one line of a script.
