@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
-.PHONY: build deps check test explore demo bench
+.PHONY: build deps check test explore chaos demo bench
 
 VERSION ?= $(shell git describe --tags --dirty --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || echo dev)
 COMMIT  ?= $(shell git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
@@ -42,6 +42,13 @@ EXPLORE ?= 3,2,2,1
 
 explore: ## search more states of the model cluster: make explore EXPLORE=3,3,3,1
 	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run TestBounds ./test/explorer
+
+# Rounds of random faults, and the seed of a run to be repeated.
+ROUNDS ?= 20
+SEED   ?=
+
+chaos: deps ## random faults under load on real servers, nothing may be lost: make chaos ROUNDS=50 SEED=1
+	REPLD_NO_RACE=1 REPLD_CHAOS_ROUNDS=$(ROUNDS) REPLD_CHAOS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run TestRandomFaults ./test/e2e
 
 demo: deps build ## the main job, live: set-up, failover, rejoin, comparison
 	go run ./test/demo

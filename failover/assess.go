@@ -98,9 +98,16 @@ func (d *decider) clusterProblems() []Problem {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
 	}
 	if d.paused() {
-		ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
+		ps = append(ps, Problem{Code: "paused", Text: d.pauseText(), Do: "replctl resume"})
 	}
 	return ps
+}
+
+func (d *decider) pauseText() string {
+	if d.c.PausedUntil.IsZero() {
+		return "automatic action is paused"
+	}
+	return "automatic action is paused for " + d.c.PausedUntil.Sub(d.now).Round(time.Second).String() + " more"
 }
 
 // assessServer is what the rules say of one server.
@@ -203,18 +210,28 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 	source := d.sourceOf(st)
 	switch {
 	case st.SQLErrno != 0:
-		add("slave_sql_error", "", "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
+		add("slave_sql_error", threadAdvice(m.name, "SQL_THREAD", st.IO != health.ThreadNo), "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
 	case st.IOErrno != 0:
-		add("slave_io_error", "", "its IO thread is %q: error %d: %s", st.IO, st.IOErrno, st.IOError)
+		add("slave_io_error", threadAdvice(m.name, "IO_THREAD", st.SQL == health.ThreadYes), "its IO thread is %q: error %d: %s", st.IO, st.IOErrno, st.IOError)
 	case source == "":
 		add("foreign_source", "", "it replicates from %s:%d, which is no member", st.SourceHost, st.SourcePort)
 	case st.IO == health.ThreadConnecting:
 		add("slave_connecting", "", "its IO thread is connecting to %s", source)
 	case st.IO == health.ThreadNo:
-		add("slave_io_stopped", "", "its IO thread was stopped and reports no error")
+		add("slave_io_stopped", "replctl rejoin "+m.name, "its IO thread was stopped and reports no error")
 	default:
-		add("slave_sql_stopped", "", "its SQL thread was stopped and reports no error")
+		add("slave_sql_stopped", "replctl rejoin "+m.name, "its SQL thread was stopped and reports no error")
 	}
+}
+
+// threadAdvice says how a slave whose thread failed goes on. With both threads
+// down, starting one by hand would drop what the relay log holds.
+func threadAdvice(name, thread string, otherRuns bool) string {
+	anew := "replctl rejoin " + name + " seeds it anew"
+	if !otherRuns {
+		return anew
+	}
+	return "put the cause right and run START SLAVE " + thread + " on it; or " + anew
 }
 
 // forecast says what would happen if the master died now.

@@ -175,18 +175,22 @@ func (d *decider) errant(name string) []gtid.GTID {
 		// The master may have written more since; compare again when it was
 		// observed after the slave, unless nothing of the master is missing.
 		if d.c.Lineage.Contains(mv.LastOK.BinlogPos.Of(d.domain), sv.LastOK.BinlogPos.Of(d.domain)) {
-			return beyond(sv.LastOK.BinlogState, mv.LastOK.BinlogState)
+			return d.beyond(sv.LastOK.BinlogState, mv.LastOK)
 		}
 		return d.offLineage(sv.LastOK.BinlogState)
 	}
-	return beyond(sv.LastOK.BinlogState, mv.LastOK.BinlogState)
+	return d.beyond(sv.LastOK.BinlogState, mv.LastOK)
 }
 
-func beyond(has, other gtid.State) []gtid.GTID {
-	if other.IsEmpty() {
+// beyond lists what a binary log holds and the master does not. The log of a
+// master that began as a copy holds nothing from before it: what lies on the
+// lineage, up to where the master stands, is in its data all the same.
+func (d *decider) beyond(has gtid.State, master health.Observation) []gtid.GTID {
+	if master.BinlogState.IsEmpty() {
 		return nil
 	}
-	return has.Beyond(other)
+	at := master.BinlogPos.Of(d.domain)
+	return slices.DeleteFunc(has.Beyond(master.BinlogState), func(g gtid.GTID) bool { return d.c.Lineage.Contains(at, g) })
 }
 
 // offLineage lists what is provably not the cluster's own.

@@ -186,8 +186,11 @@ func (d *decider) following(m *member) (step, string) {
 	if m.sv.Last.Fetch != nil {
 		return stepEndFetch, ""
 	}
-	if d.member(d.c.Master).sv.LastOK.Sent.Before(m.sv.LastOK.At) && m.sv.Last.Slave == nil {
-		// Whether it diverged is known when the master was observed after it.
+	if mv := d.member(d.c.Master).sv; m.sv.Last.Slave == nil && mv.LastOK.Sent.Before(m.sv.LastOK.At) &&
+		!d.c.Lineage.Contains(mv.LastOK.BinlogPos.Of(d.domain), m.sv.LastOK.BinlogPos.Of(d.domain)) {
+		// Whether it diverged is known when the master was observed after it, or
+		// had by then what it has. (Were only the first asked for, a cluster in
+		// which nobody writes could wait for ever: both are observed side by side.)
 		return stepWait, ""
 	}
 	if len(d.errant(m.name)) > 0 {

@@ -137,6 +137,12 @@ func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.
 func (d *decider) unseen(in *topology.Intent) []string {
 	var out []string
 	for _, m := range d.members(in.OldMaster) {
+		if m.s.MustFence {
+			continue // a former master, lost before this one was opened, never followed it
+		}
+		if c := m.sv.Ceiling; !m.sv.Reachable() && !c.IsZero() && d.c.Lineage.Contains(in.Opening.Applied, c) {
+			continue // it was down before the old master wrote anything that is missing
+		}
 		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known) {
 			out = append(out, m.name)
 		}

@@ -83,6 +83,8 @@ type Loop struct {
 
 	mu   sync.Mutex
 	last Input
+	// unwritten is why the journal could not be written the last time, "" if it was.
+	unwritten string
 }
 
 // outage is what is needed to tell how long no write was acknowledged.
@@ -221,12 +223,33 @@ func (l *Loop) remember(in Input, a Action) {
 // Report assesses the cluster as it is known now, by the rules of Decide.
 func (l *Loop) Report() (Input, Report) {
 	l.mu.Lock()
-	in := l.last
+	in, unwritten := l.last, l.unwritten
 	l.mu.Unlock()
 	v := l.cfg.Observer.View()
 	in.View, in.Policy = v, l.cfg.Policy
 	in.Verdict = health.Detect(v, health.DetectPolicy{RefusedGrace: l.cfg.Policy.RefusedGrace, HangTimeout: l.cfg.Policy.HangTimeout})
-	return in, Assess(in)
+	r := Assess(in)
+	if unwritten != "" {
+		// A problem of repld's own, that holds back whatever is called for.
+		r.Problems = append([]Problem{{Code: "journal_unwritable", Text: "repld does nothing, for its journal cannot be written: " + unwritten,
+			Do: "see that data_dir has space and can be written"}}, r.Problems...)
+		if r.Health == Healthy {
+			r.Health = Degraded
+		}
+	}
+	return in, r
+}
+
+// journaled notes whether the journal could be written.
+func (l *Loop) journaled(a Action, err error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unwritten = ""
+	if err != nil {
+		l.unwritten = err.Error()
+		l.cfg.Log.Error("the journal cannot be written: nothing is done", logCluster, l.cfg.Cluster, logAction, a.Kind, logError, err)
+	}
+	return err == nil
 }
 
 // resume finds the operation of an intent that a former run left open.
@@ -243,6 +266,9 @@ func (l *Loop) resume() {
 		if ops[i].ID == c.Intent.ID {
 			l.op = &ops[i]
 			l.op.Steps = append(l.op.Steps, topology.Step{Name: "repld restarted", Result: "ok"})
+			if in := c.Intent; !in.Opened.IsZero() && in.Opening.Server != in.OldMaster {
+				noteOpened(l.op, in, in.Opened) // the former run wrote that to the journal only
+			}
 		}
 	}
 	l.cfg.Log.Warn("an intent is open and goes on", logCluster, l.cfg.Cluster, logAction, c.Intent.Kind, logEpoch, c.Intent.Epoch)

@@ -2,7 +2,10 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +42,37 @@ func (j *forgetful) NewOperation(op topology.Operation) (*topology.Operation, er
 func (j *forgetful) SaveOperation(*topology.Operation) error              { return nil }
 func (j *forgetful) Operations(string, int) ([]topology.Operation, error) { return nil, nil }
 func (j *forgetful) Instance() string                                     { return "test" }
+
+// full is a journal on a full disk.
+type full struct{ forgetful }
+
+func (j *full) Apply(...topology.Command) error { return errors.New("no space left on device") }
+
+// A journal that cannot be written is a problem that status shows, until it can.
+func TestAnUnwritableJournalIsReported(t *testing.T) {
+	in, _, _ := idle()
+	in.View.Cluster.Paused = true
+	watch := &still{*in.View}
+	l := NewLoop(LoopConfig{Cluster: "main", Journal: &full{}, Observer: watch, Log: slog.New(slog.DiscardHandler)})
+	l.input()
+	a := Action{Kind: KindJournal, Journal: []topology.Command{topology.NoteSeen{}}}
+	if l.perform(t.Context(), in, a) {
+		t.Error("performed without a journal")
+	}
+	has := func() bool {
+		_, r := l.Report()
+		return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Code == "journal_unwritable" && strings.Contains(p.Text, "no space") })
+	}
+	l.last = l.input()
+	if !has() {
+		t.Error("status does not say it")
+	}
+	l.cfg.Journal = &forgetful{}
+	l.perform(t.Context(), in, a)
+	if has() {
+		t.Error("status still says it")
+	}
+}
 
 // An order that arrives while the master is alive is void. It must not be
 // carried out when the master dies hours later, in manual mode, with nobody

@@ -27,8 +27,7 @@ func (l *Loop) perform(ctx context.Context, in Input, a Action) bool {
 		return l.begin(a)
 	}
 	if len(a.Journal) > 0 {
-		if err := l.cfg.Journal.Apply(a.Journal...); err != nil {
-			l.cfg.Log.Error("the journal cannot be written: nothing is done", logCluster, l.cfg.Cluster, logAction, a.Kind, logError, err)
+		if !l.journaled(a, l.cfg.Journal.Apply(a.Journal...)) {
 			return false
 		}
 		l.cfg.Observer.SetCluster(l.cfg.Journal.Cluster(l.cfg.Cluster))
@@ -75,8 +74,7 @@ func (l *Loop) begin(a Action) bool {
 		in.ID = op.ID
 		err = l.cfg.Journal.Apply(topology.BeginIntent{Cluster: l.cfg.Cluster, Intent: *in})
 	}
-	if err != nil {
-		l.cfg.Log.Error("the journal cannot be written: nothing is done", logCluster, l.cfg.Cluster, logAction, a.Kind, logError, err)
+	if !l.journaled(a, err) {
 		return false
 	}
 	l.op, l.order = op, nil

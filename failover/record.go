@@ -33,13 +33,18 @@ func (l *Loop) recordOpened(in Input, c topology.RecordOpened) {
 	if intent.Opening.Server == intent.OldMaster {
 		return
 	}
-	opened := ms(c.At.Sub(intent.Symptom))
-	l.op.NewMaster, l.op.OpenedMS = intent.Opening.Server, &opened
-	l.op.LostTransactions, l.op.Detail = lost(intent)
+	noteOpened(l.op, intent, c.At)
 	st := in.View.Stream
 	if st.Server == intent.OldMaster && !st.LastTx.IsZero() {
 		l.outage = outage{op: l.op, lastTx: st.LastTx}
 	}
+}
+
+// noteOpened fills in what is known of an operation once the new master is open.
+func noteOpened(op *topology.Operation, intent *topology.Intent, at time.Time) {
+	opened := ms(at.Sub(intent.Symptom))
+	op.NewMaster, op.OpenedMS = intent.Opening.Server, &opened
+	op.LostTransactions, op.Detail = lost(intent)
 }
 
 // lost says what a failover lost, and how that is known.

@@ -306,6 +306,27 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// A slave has no ackers. That time must not be up when it is promoted.
+func TestTheTimeWithoutAckersBeginsWithTheOpening(t *testing.T) {
+	at := func(sec int) time.Time { return time.Unix(int64(1000+sec), 0) }
+	s := &ServerView{}
+	s.fold(Observation{Reach: ReachOK, At: at(1), ReadOnly: true})
+	s.fold(Observation{Reach: ReachOK, At: at(2), ReadOnly: true, SemiSync: SemiSync{MasterEnabled: true, MasterOn: true}})
+	if !s.NoAckerSince.IsZero() {
+		t.Errorf("a closed server lacks ackers since %v", s.NoAckerSince)
+	}
+	s.fold(Observation{Reach: ReachOK, At: at(9)})
+	if !s.NoAckerSince.IsZero() {
+		t.Errorf("a master that waits for nobody lacks ackers since %v", s.NoAckerSince)
+	}
+	for sec := 10; sec < 13; sec++ {
+		s.fold(Observation{Reach: ReachOK, At: at(sec), SemiSync: SemiSync{MasterEnabled: true, MasterOn: true}})
+	}
+	if !s.NoAckerSince.Equal(at(10)) {
+		t.Errorf("an open, armed master lacks ackers since %v", s.NoAckerSince)
+	}
+}
+
 func TestFoldOfAMaster(t *testing.T) {
 	at := func(sec int) time.Time { return time.Unix(int64(1000+sec), 0) }
 	semi := func(sec, clients, waiting int, yes uint64) Observation {

@@ -173,7 +173,9 @@ func (s *ServerView) foldMaster(prev, obs Observation) {
 		s.ArmedAt = obs.At
 	}
 	switch {
-	case semi.Clients > 0:
+	case semi.Clients > 0 || obs.ReadOnly || !semi.MasterEnabled:
+		// A slave has no ackers either: counted from then on, its time would be up
+		// at the moment of its promotion.
 		s.NoAckerSince = time.Time{}
 	case s.NoAckerSince.IsZero():
 		s.NoAckerSince = obs.At

@@ -94,6 +94,17 @@ type FailoverRequest struct {
 	AcceptLoss *uint64 `json:"accept_loss,omitempty"`
 }
 
+// PauseRequest asks for `pause`: no automatic action meanwhile.
+type PauseRequest struct {
+	Consent
+	// ForMS limits the pause, in milliseconds; 0 does not.
+	ForMS int64 `json:"for_ms,omitempty"`
+}
+
+// ResumeRequest asks for `resume`: automatic action goes on, and a block_window
+// is acknowledged.
+type ResumeRequest struct{ Consent }
+
 // SwitchoverRequest asks for `switchover`.
 type SwitchoverRequest struct {
 	Consent

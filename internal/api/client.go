@@ -102,6 +102,16 @@ func (c *Client) Remove(ctx context.Context, r RemoveRequest, p Progress) (*Resu
 	return post(ctx, c, "remove", r, p)
 }
 
+// Pause runs or plans `pause`.
+func (c *Client) Pause(ctx context.Context, r PauseRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "pause", r, p)
+}
+
+// Resume runs or plans `resume`.
+func (c *Client) Resume(ctx context.Context, r ResumeRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "resume", r, p)
+}
+
 // Switchover runs or plans `switchover`.
 func (c *Client) Switchover(ctx context.Context, r SwitchoverRequest, p Progress) (*Result, error) {
 	return post(ctx, c, "switchover", r, p)
@@ -165,7 +175,11 @@ func post[R request](ctx context.Context, c *Client, verb string, r R, p Progres
 		if ctx.Err() != nil {
 			return nil, interrupted(ctx, r.dryRun())
 		}
-		return nil, c.noAnswer(ctx, err)
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			return nil, c.noAnswer(ctx, err)
+		}
+		return nil, c.brokeOff(err, r.dryRun())
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

@@ -108,6 +108,8 @@ func (s *Server) Handler() http.Handler {
 		route(http.MethodPost, cluster+"/adopt", change(s, s.change.Adopt))
 		route(http.MethodPost, cluster+"/remove", change(s, s.change.Remove))
 		route(http.MethodPost, cluster+"/failover", change(s, s.change.Failover))
+		route(http.MethodPost, cluster+"/pause", change(s, s.change.Pause))
+		route(http.MethodPost, cluster+"/resume", change(s, s.change.Resume))
 		route(http.MethodPost, cluster+"/switchover", change(s, s.change.Switchover))
 		route(http.MethodPost, cluster+"/rejoin", change(s, s.change.Rejoin))
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -277,6 +278,29 @@ func TestClientSaysWhyThereIsNoRepld(t *testing.T) {
 	}
 	if _, err := c.Remove(t.Context(), RemoveRequest{}, nil); fault.As(err).Kind != fault.Unreachable {
 		t.Errorf("not repld, change: %v", err)
+	}
+	// A repld that dies with the request in hand may have begun: nobody can say
+	// that nothing was asked of it.
+	dies, err := net.Listen("unix", dir+"/dies")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dies.Close()
+	go func() {
+		for {
+			conn, err := dies.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			conn.Close()
+		}
+	}()
+	if c, err = NewClient("unix://"+dir+"/dies", "main"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Switchover(t.Context(), SwitchoverRequest{}, nil); fault.As(err).Code != "answer_lost" || strings.Contains(fault.As(err).State, "nothing") {
+		t.Errorf("repld died meanwhile: %+v", fault.As(err))
 	}
 }
 

@@ -32,6 +32,9 @@ type Changer interface {
 	Adopt(ctx context.Context, cluster string, r AdoptRequest, p Progress) (*Result, error)
 	// Remove forgets a server.
 	Remove(ctx context.Context, cluster string, r RemoveRequest, p Progress) (*Result, error)
+	// Pause forbids automatic action, Resume allows it again.
+	Pause(ctx context.Context, cluster string, r PauseRequest, p Progress) (*Result, error)
+	Resume(ctx context.Context, cluster string, r ResumeRequest, p Progress) (*Result, error)
 	// Switchover replaces a live master, or leaves it the master.
 	Switchover(ctx context.Context, cluster string, r SwitchoverRequest, p Progress) (*Result, error)
 	// Failover replaces a lost master.

@@ -36,6 +36,9 @@ func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []g
 	c := r.g.store.Cluster(cluster)
 	why, work := "its data was given up for a copy of the master's", r.replace
 	if !c.Servers[server].Reseeding {
+		if len(extra) == 0 {
+			return nil // ordered by a view from before the copy ended: it is done
+		}
 		why, work = fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra)), r.work
 	}
 	op, err := r.g.store.NewOperation(topology.Operation{
@@ -68,6 +71,10 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 		return err
 	}
 	extra := index.GTIDs()
+	if len(extra) == 0 {
+		// An error, so that it is tried again with growing pauses.
+		return fmt.Errorf("rejoin %s: its binary log holds nothing that %s does not have", server, c.Master)
+	}
 	op.Evidence = append(op.Evidence, fmt.Sprintf("%d transactions were saved in %s", len(extra), index.Dir))
 	may, why := failover.MayUndo(c, server, tailOf(index), r.g.policy.UndoUnacknowledged)
 	op.Evidence = append(op.Evidence, why...)
@@ -94,8 +101,13 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 
 // save copies the server's own transactions into data_dir/errant.
 func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string) (provision.ErrantIndex, error) {
-	mv := r.g.monitor.View().Servers[c.Master]
+	view := r.g.monitor.View()
+	mv := view.Servers[c.Master]
 	fork := c.Floor
+	if left := c.Lineage.Common(view.Servers[server].LastOK.BinlogState); !left.IsZero() && left.Seq < fork.Seq {
+		// It was lost more than one era ago: what came after that it never had.
+		fork = left
+	}
 	if c.Broken != nil && c.Broken.Master == server {
 		fork = c.Broken.Fork
 	}

@@ -79,6 +79,32 @@ func TestParseState(t *testing.T) {
 	}
 }
 
+// Where a server left the cluster's history: a former master at the end of its
+// own era, however many eras ago, a slave where it stands.
+func TestCommonIsWhereAServerLeftTheLineage(t *testing.T) {
+	l := gtid.Lineage{{Epoch: 1, Server: 1, First: 1}, {Epoch: 2, Server: 2, First: 104}, {Epoch: 3, Server: 3, First: 200}, {Epoch: 4, Server: 1, First: 300}}
+	for state, want := range map[string]string{
+		"":                        "",
+		"0-1-90":                  "0-1-90",
+		"0-1-103":                 "0-1-103",
+		"0-1-105":                 "0-1-103", // the tail of the first master
+		"0-1-250":                 "0-1-103",
+		"0-1-103,0-2-150":         "0-2-150",
+		"0-1-103,0-2-205":         "0-2-199",
+		"0-1-103,0-2-120,9-1-7":   "0-2-120",
+		"0-1-90,0-4-95":           "0-1-90", // written on a slave
+		"0-2-199,0-3-299,0-1-320": "0-1-320",
+		"0-2-199,0-3-310,0-1-103": "0-3-299",
+	} {
+		if got := l.Common(parseState(t, state)).String(); got != want {
+			t.Errorf("Common(%s) = %q, want %q", state, got, want)
+		}
+	}
+	if got := (gtid.Lineage{}).Common(parseState(t, "0-1-5")); !got.IsZero() {
+		t.Errorf("without an era: %v", got)
+	}
+}
+
 func TestTextRoundTripsThroughJSON(t *testing.T) {
 	type all struct {
 		None, G gtid.GTID

@@ -101,6 +101,27 @@ func (l Lineage) describe(seq uint64) string {
 	return "no era recorded"
 }
 
+// Common gives the last transaction of the lineage that a binary log with this
+// state holds: where a server, be it the master of an earlier era with a tail of
+// its own, left the cluster's history. The zero GTID if it holds none.
+func (l Lineage) Common(st State) GTID {
+	var best GTID
+	consider := func(g GTID) {
+		if !g.IsZero() && l.Has(g) && g.Seq > best.Seq {
+			best = g
+		}
+	}
+	for _, g := range st.List() {
+		consider(g)
+		for i, e := range l[:max(0, len(l)-1)] {
+			if end := l[i+1].First - 1; e.Domain == g.Domain && e.Server == g.Server && g.Seq > end {
+				consider(GTID{Domain: g.Domain, Server: g.Server, Seq: end})
+			}
+		}
+	}
+	return best
+}
+
 // Contains tells whether a server that stands at have, on the lineage, has
 // everything up to want. A position off the lineage contains nothing and is
 // contained by nothing.

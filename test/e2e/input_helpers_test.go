@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/test/mariadb"
 	"github.com/repld/repld/test/rig"
 )
@@ -196,14 +195,6 @@ func listener(t *testing.T, greeting string) string {
 		}
 	})
 	return l.Addr().String()
-}
-
-func problemsOf(list []api.Problem) []string {
-	out := make([]string, len(list))
-	for i, p := range list {
-		out[i] = p.Code
-	}
-	return out
 }
 
 func mkdir(t *testing.T, dir string) {

@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repld/repld/test/ledger"
+	"github.com/repld/repld/test/mariadb"
+	"github.com/repld/repld/test/rig"
+)
+
+// TestRandomFaults is `make chaos`: round after round of random faults under
+// load (servers and repld killed or frozen, switchovers ordered in between),
+// healed in random order. After each round the cluster must become healthy by
+// itself, every acknowledged row must be on every server, and one server
+// writable. REPLD_CHAOS_SEED repeats a run, REPLD_CHAOS_ROUNDS is its length.
+func TestRandomFaults(t *testing.T) {
+	rounds, _ := strconv.Atoi(os.Getenv("REPLD_CHAOS_ROUNDS"))
+	if rounds == 0 {
+		t.Skip("make chaos runs it")
+	}
+	seed, err := strconv.ParseUint(os.Getenv("REPLD_CHAOS_SEED"), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("REPLD_CHAOS_SEED=%d REPLD_CHAOS_ROUNDS=%d", seed, rounds)
+	r := startAll(t, rig.Options{Servers: 3, Repld: []string{
+		"failover: {block_window: 0s, hang_timeout: 1s, switchover_timeout: 4s}", "semi_sync: {ack_timeout: 20s, server_timeout: 40s}"}})
+	if err := ledger.Install(within(t), r.Servers[0]); err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	acknowledged, longest := 0, time.Duration(0)
+	for i := range rounds {
+		report := (&chaos{t: t, r: r, rnd: rnd}).round(fmt.Sprintf("seed %d round %d", seed, i))
+		acknowledged += report.Acknowledged
+		longest = max(longest, report.LongestOutage)
+	}
+	st := status(t, r)
+	t.Logf("%d rounds, %d changes of master, %d commits acknowledged, 0 lost, longest outage %v", rounds, st.Epoch-1, acknowledged, longest.Round(time.Millisecond))
+}
+
+// chaos is one round of faults.
+type chaos struct {
+	t      *testing.T
+	r      *rig.Rig
+	rnd    *rand.Rand
+	begun  time.Time
+	said   []string
+	dead   []*mariadb.Server
+	frozen []*mariadb.Server
+	// repld is "", "dead" or "frozen".
+	repld  string
+	orders int
+	verbs  chan string
+}
+
+func (c *chaos) say(format string, args ...any) {
+	c.said = append(c.said, fmt.Sprintf("%6d ms ", time.Since(c.begun).Milliseconds())+fmt.Sprintf(format, args...))
+}
+
+// must ends the test with what was done so far.
+func (c *chaos) must(name string, err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatalf("%s: %v\n%s", name, err, strings.Join(c.said, "\n"))
+	}
+}
+
+func (c *chaos) round(name string) *ledger.Report {
+	c.t.Helper()
+	c.begun, c.verbs = time.Now(), make(chan string, 16)
+	l, err := ledger.Start(c.t.Context(), ledger.Options{Locate: ledger.Writable(c.r.Servers...)})
+	c.must(name, err)
+	defer l.Stop()
+	c.must(name, l.WaitCount(within(c.t), 30))
+	for range 1 + c.rnd.IntN(4) {
+		c.fault()
+		time.Sleep([]time.Duration{0, 30, 100, 300, 1000, 2500}[c.rnd.IntN(6)]*time.Millisecond + time.Duration(c.rnd.IntN(60))*time.Millisecond)
+	}
+	c.heal(name)
+	for range c.orders {
+		select {
+		case v := <-c.verbs:
+			c.say("%s", v)
+		case <-time.After(patience):
+			c.must(name, fmt.Errorf("a verb did not end"))
+		}
+	}
+	l.Stop()
+	_, err = c.r.WaitHealth(within(c.t), "healthy")
+	c.must(name, err)
+	var report *ledger.Report
+	c.must(name, mariadb.Wait(within(c.t), func() (err error) {
+		if report, err = l.Compare(c.t.Context(), c.r.Servers); err != nil {
+			return err
+		}
+		return report.Err()
+	}))
+	c.t.Logf("%s: %s\n%s", name, report, strings.Join(c.said, "\n"))
+	return report
+}
+
+// victim prefers the present master.
+func (c *chaos) victim() *mariadb.Server {
+	s := c.r.Servers[c.rnd.IntN(len(c.r.Servers))]
+	addr, _ := ledger.Writable(c.r.Servers...)(c.t.Context())
+	for _, x := range c.r.Servers {
+		if c.rnd.IntN(2) == 0 && x.Addr() == addr {
+			return x
+		}
+	}
+	return s
+}
+
+func (c *chaos) fault() {
+	s := c.victim()
+	well := s.Running() && !contains(c.frozen, s)
+	switch k := c.rnd.IntN(10); {
+	case k < 3 && well:
+		c.say("kill %s", s.Name)
+		c.must("kill", s.Kill())
+		c.dead = append(c.dead, s)
+	case k < 6 && well:
+		c.say("freeze %s", s.Name)
+		c.must("freeze", s.Freeze())
+		c.frozen = append(c.frozen, s)
+	case k == 6 && c.repld != "dead":
+		c.say("kill repld")
+		c.must("kill", c.r.Repld.Kill())
+		c.repld = "dead"
+	case k == 7 && c.repld == "":
+		c.say("freeze repld")
+		c.must("freeze", syscall.Kill(c.r.Repld.Pid(), syscall.SIGSTOP))
+		c.repld = "frozen"
+	case k == 8 && c.repld != "dead":
+		c.say("order a switchover")
+		c.orders++
+		go func() {
+			o := c.r.Ctl(context.WithoutCancel(c.t.Context()), "switchover", "--yes", "--timeout", "40s")
+			c.verbs <- fmt.Sprintf("switchover: exit %d %s", o.Code, strings.ReplaceAll(o.Stderr, "\n", " | "))
+		}()
+	}
+}
+
+func contains(list []*mariadb.Server, s *mariadb.Server) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// heal undoes all faults in random order.
+func (c *chaos) heal(name string) {
+	var todo []func() error
+	for _, s := range c.frozen {
+		todo = append(todo, func() error { c.say("thaw %s", s.Name); return s.Thaw() })
+	}
+	for _, s := range c.dead {
+		todo = append(todo, func() error { c.say("start %s", s.Name); return s.StartAgain(within(c.t)) })
+	}
+	switch c.repld {
+	case "dead":
+		todo = append(todo, func() error { c.say("start repld"); return c.r.StartRepld(within(c.t)) })
+	case "frozen":
+		todo = append(todo, func() error { c.say("thaw repld"); return syscall.Kill(c.r.Repld.Pid(), syscall.SIGCONT) })
+	}
+	c.rnd.Shuffle(len(todo), func(i, j int) { todo[i], todo[j] = todo[j], todo[i] })
+	for _, do := range todo {
+		c.must(name, do())
+		time.Sleep(time.Duration(c.rnd.IntN(800)) * time.Millisecond)
+	}
+}
