@@ -14,7 +14,8 @@ import (
 
 // A server encrypts each event by itself, so a reader that pauses before each
 // read above TLS falls behind for ever. It must keep up with writers that never
-// rest: all is seen within a second of the last commit.
+// rest: all is seen soon after the last commit (6,000 transactions at a pause for
+// each of their events would take a minute and a half).
 func TestTheStreamKeepsUpOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	good, files := certificate(t, dir, "good", "127.0.0.1", time.Now().Add(time.Hour))
@@ -39,7 +40,7 @@ func TestTheStreamKeepsUpOverTLS(t *testing.T) {
 	ended, last := time.Now(), now(t, s)
 	mariadb.Eventually(t, soon, r.has(last))
 	seen := r.transactions()
-	if late := seen[len(seen)-1].At.Sub(ended); late > time.Second {
+	if late := seen[len(seen)-1].At.Sub(ended); late > 5*time.Second {
 		t.Errorf("the last of %d transactions was seen %v after it was committed", len(seen), late)
 	}
 	if want, err := gtid.Parse(last.String()); err != nil || seen[len(seen)-1].GTID != want {

