@@ -99,7 +99,7 @@ func TestRingLaws(t *testing.T) {
 			}
 			m.seqs, m.at, m.size = append(m.seqs, seq), append(m.at, at), append(m.size, size)
 		}
-		if len(r.buckets) > limit || cap(r.buckets) > 2*limit {
+		if len(r.buckets) > limit || cap(r.buckets) > 3*limit {
 			t.Fatalf("%d entries, the limit is %d", len(r.buckets), limit)
 		}
 		for s := max(m.base, 2) - 2; s <= seq+1; s++ {
