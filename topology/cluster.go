@@ -28,6 +28,11 @@ type Cluster struct {
 	DurabilityState DurabilityState `json:"durability_state"`
 	// DurabilitySince is when DurabilityState was entered.
 	DurabilitySince time.Time `json:"durability_since"`
+	// Endless is true while the armed master waits for an acker without any limit
+	// of its own, and no commit of a time with a limit waits any more: what is
+	// recorded then proves what was acknowledged, however old the last look at the
+	// master is. Lossless mode rests on it.
+	Endless bool `json:"endless,omitempty"`
 	// Servers by name.
 	Servers map[string]*Server `json:"servers"`
 	// Intent is what is being carried out now; nil if nothing is.
@@ -81,6 +86,8 @@ type Break struct {
 	Armed bool `json:"armed"`
 	// ArmedSeen is the time of that observation.
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Endless is as in [Cluster].
+	Endless bool `json:"endless,omitempty"`
 	// Fork is the last transaction that the successor shares with the lost master.
 	Fork gtid.GTID `json:"fork"`
 	// Started is when the lost server's process had started, and NoTx how many
@@ -101,7 +108,7 @@ type Break struct {
 // Durability is what a commit on the master waits for.
 type Durability string
 
-// The three modes of safety.md.
+// The three modes: nobody, one acker unless there is none, one acker always.
 const (
 	Async    Durability = "async"
 	SemiSync Durability = "semi-sync"
