@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/repld/repld/health"
@@ -23,7 +24,10 @@ func Assess(in Input) Report {
 		r.Servers[name] = d.assessServer(name)
 		r.Problems = append(r.Problems, r.Servers[name].Problems...)
 	}
-	r.Problems = append(next.Blocked, append(d.clusterProblems(), r.Problems...)...)
+	r.Problems = slices.Concat(next.Blocked, d.clusterProblems(), r.Problems)
+	if worst := d.twoWritable(); len(worst) > 0 {
+		r.Problems = append(worst, slices.DeleteFunc(r.Problems, func(p Problem) bool { return p.Code == worst[0].Code })...)
+	}
 	r.Forecast = d.forecast()
 	r.Health = d.health(next, r)
 	return r

@@ -49,6 +49,9 @@ func (d *decider) decide() Action {
 	if a, acts := d.fenceStrangers(); acts {
 		return a
 	}
+	if a, acts := d.tellAfter(); acts {
+		return a
+	}
 	if in := d.c.Intent; in != nil {
 		switch in.Kind {
 		case topology.IntentReopen:
@@ -217,6 +220,7 @@ func (d *decider) begin(why []string) Action {
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
 		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
 	}
+	in.NeedsFence = len(d.unfencedWithoutHook()) > 0
 	if d.ordered() {
 		in.Manual, in.To, in.AcceptLoss = true, d.in.Order.To, d.in.Order.AcceptLoss
 	}

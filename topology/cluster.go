@@ -68,6 +68,9 @@ type Cluster struct {
 	// master is back or removed: it decides whether transactions that nobody
 	// else has can have been acknowledged.
 	Broken *Break `json:"broken,omitempty"`
+	// Changes are the changes of master that hooks.post_failover has not been run
+	// for yet, oldest first; empty without that hook.
+	Changes []Change `json:"changes,omitempty"`
 	// ConfirmNeeded says why automatic mode is off until a person confirms it
 	// (a rebuilt or older state file); "" normally.
 	ConfirmNeeded string `json:"confirm_needed,omitempty"`
@@ -103,6 +106,16 @@ type Break struct {
 	// Unseen lists servers that could hold more and were not reachable during
 	// the failover; a server leaves the list when it has been examined.
 	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Change is a change of master that has been carried out.
+type Change struct {
+	// Operation is its entry in the history.
+	Operation string     `json:"operation"`
+	Kind      IntentKind `json:"kind"`
+	Epoch     uint64     `json:"epoch"`
+	OldMaster string     `json:"old_master"`
+	NewMaster string     `json:"new_master"`
 }
 
 // Durability is what a commit on the master waits for.
@@ -279,6 +292,7 @@ func (c *Cluster) Clone() *Cluster {
 	}
 	d.Intent = c.Intent.Clone()
 	d.Stopped = slices.Clone(c.Stopped)
+	d.Changes = slices.Clone(c.Changes)
 	if c.Broken != nil {
 		b := *c.Broken
 		b.Unseen = slices.Clone(c.Broken.Unseen)

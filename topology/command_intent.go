@@ -180,6 +180,8 @@ type EndIntent struct {
 	Cluster, Intent string
 	At              time.Time
 	Automatic       bool
+	// Tell is true if hooks.post_failover is to be run for the new master.
+	Tell bool
 }
 
 func (c EndIntent) cluster() string  { return c.Cluster }
@@ -194,6 +196,9 @@ func (c EndIntent) apply(st *State) error {
 	}
 	if c.Automatic {
 		cl.LastFailover = c.At
+	}
+	if c.Tell && !in.Opened.IsZero() {
+		cl.Changes = append(cl.Changes, Change{Operation: in.ID, Kind: in.Kind, Epoch: in.Epoch, OldMaster: in.OldMaster, NewMaster: in.Opening.Server})
 	}
 	cl.Intent = nil
 	return nil

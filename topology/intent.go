@@ -56,6 +56,14 @@ type Intent struct {
 	// RollingBack says why it is; "" if it is not.
 	Deadline    time.Time `json:"deadline,omitzero"`
 	RollingBack string    `json:"rolling_back,omitempty"`
+	// Allowed is when hooks.pre_failover let the failover go on: it is asked
+	// before anything is changed, and not again.
+	Allowed time.Time `json:"allowed,omitzero"`
+	// NeedsFence is true if the old master could go on to acknowledge writes when
+	// the failover began: unless a person ordered it, nothing is opened before
+	// Fenced, which is when hooks.fence said that it no longer can.
+	NeedsFence bool      `json:"needs_fence,omitempty"`
+	Fenced     time.Time `json:"fenced,omitzero"`
 	// Opening is set before the first opening statement is sent and never
 	// cleared but by the intent's end: from then on the candidate may be open.
 	Opening *Opening `json:"opening,omitempty"`
@@ -156,6 +164,8 @@ type Step struct {
 	Server string  `json:"server,omitempty"`
 	MS     float64 `json:"ms"`
 	Result string  `json:"result"`
+	// Output is the last part of what a hook printed.
+	Output string `json:"output,omitempty"`
 }
 
 // Clone is a deep copy.
