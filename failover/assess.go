@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/repld/repld/health"
@@ -190,6 +191,12 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	case "unreachable":
 		add("slave_unreachable", "", "%s", reachText(m.sv))
 	case "diverged":
+		if await := d.awaited(m.name); len(await) > 0 && len(m.s.Diverged) == 0 {
+			add("awaits_acker", fmt.Sprintf("bring %s back; or replctl rejoin %s --discard-errant", strings.Join(await, ", "), m.name),
+				"it has transactions that the cluster does not have: %s; whether anybody was told OK for them is known when %s, out of reach at the failover, was asked",
+				printGTIDs(d.errant(m.name)), strings.Join(await, ", "))
+			break
+		}
 		extra, do := m.s.Diverged, "replctl rejoin "+m.name+" says where they are saved; replctl rejoin "+m.name+" --discard-errant gives them up"
 		if len(extra) == 0 {
 			extra, do = d.errant(m.name), "replctl history"

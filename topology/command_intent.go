@@ -158,10 +158,10 @@ func (c RecordOpened) apply(st *State) error {
 		cl.setMaster(s.Name)
 		return nil
 	}
-	cl.Broken = &Break{
+	cl.lose(Break{
 		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen,
 		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx,
-	}
+	})
 	if old := cl.Servers[in.OldMaster]; old != nil {
 		old.MustFence = true
 	}
