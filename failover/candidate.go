@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -215,43 +214,6 @@ func (d *decider) offLineage(name string, st gtid.State) []gtid.GTID {
 		}
 	}
 	return out
-}
-
-// better orders candidates: most received first, then the user's preference,
-// then the name so that the same view gives the same choice.
-func better(a, b *member) int {
-	return cmp.Or(
-		cmp.Compare(b.received.Seq, a.received.Seq),
-		cmp.Compare(a.s.Promotion.Rank(), b.s.Promotion.Rank()),
-		cmp.Compare(a.name, b.name),
-	)
-}
-
-// promotable gives the members without a reason against them, best first.
-func promotable(ms []*member) []*member {
-	var out []*member
-	for _, m := range ms {
-		if len(m.because) == 0 && m.known {
-			out = append(out, m)
-		}
-	}
-	slices.SortFunc(out, better)
-	return out
-}
-
-// mostReceived is the reachable member on the lineage that holds most; nil if
-// there is none.
-func (d *decider) mostReceived(ms []*member) *member {
-	var best *member
-	for _, m := range ms {
-		if !m.sv.Reachable() || !m.known || !d.own(m, m.received) {
-			continue
-		}
-		if best == nil || better(m, best) < 0 {
-			best = m
-		}
-	}
-	return best
 }
 
 // acker tells whether a server may acknowledge commits: it could itself be

@@ -51,6 +51,8 @@ type Intent struct {
 	// Bound is the highest transaction of the old master that was observed by
 	// any means; what was committed after it and reached nobody is unknown.
 	Bound gtid.GTID `json:"bound"`
+	// Own is what servers that fetched from others had received by themselves.
+	Own map[string]gtid.GTID `json:"own,omitempty"`
 	// Deadline is when a switchover that has sent no opening is rolled back.
 	// RollingBack says why it is; "" if it is not.
 	Deadline    time.Time `json:"deadline,omitzero"`
@@ -87,6 +89,7 @@ func (in *Intent) Clone() *Intent {
 		return nil
 	}
 	c := *in
+	c.Own = maps.Clone(in.Own)
 	if in.Opening != nil {
 		o := *in.Opening
 		c.Opening = &o
