@@ -92,9 +92,8 @@ func (d *decider) clusterProblems() []Problem {
 		add("master_"+string(v.State), "", "the master is %s since %v: %s", v.State, v.Since.Format(time.TimeOnly), reachText(mv))
 	}
 	alive := mv.Reachable() && !mv.Last.ReadOnly
-	if d.c.Durability == topology.SemiSync && d.c.DurabilityState != topology.DurabilityArmed && alive {
-		ps = append(ps, Problem{Code: "durability_" + string(d.c.DurabilityState),
-			Text: "commits do not wait for an acker although durability is " + string(d.c.Durability)})
+	if alive {
+		ps = append(ps, d.durabilityProblems(mv)...)
 	}
 	if alive && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
@@ -250,6 +249,7 @@ func (d *decider) forecast() Forecast {
 	best := d.mostReceived(ms)
 	probe := &topology.Intent{Kind: topology.IntentFailover, OldMaster: d.c.Master, Begun: d.v.Started, Symptom: d.now,
 		Bound: d.bound(), Armed: d.c.DurabilityState == topology.DurabilityArmed}
+	f.Blocked = append(d.unfenced(), d.unproved()...)
 	for _, m := range ms {
 		if d.couldHoldMore(probe, m, best) {
 			f.Blocked = append(f.Blocked, Problem{Code: "acker_unreachable", Server: m.name,

@@ -168,8 +168,13 @@ func (d *decider) contact(name string) []topology.Command {
 	}
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
+<<<<<<< HEAD
 	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx &&
 		d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin
+=======
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && len(b.Unseen) == 0 &&
+		(b.Endless || d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin)
+>>>>>>> main
 	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
 }
 
@@ -204,7 +209,7 @@ func (d *decider) begin(why []string) Action {
 	if in.Symptom.IsZero() {
 		in.Symptom = d.now
 	}
-	in.Armed = d.armedAt(in.Symptom)
+	in.Armed, in.Endless = d.armedAt(in.Symptom), d.c.Endless
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
 		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
 	}
@@ -217,9 +222,11 @@ func (d *decider) begin(why []string) Action {
 // armedAt tells whether the master is known to have waited for an acker with
 // every commit until the given moment.
 func (d *decider) armedAt(t time.Time) bool {
+	if d.c.Durability == topology.Async || d.c.DurabilityState != topology.DurabilityArmed {
+		return false
+	}
 	seen := d.armedSeen()
-	return d.c.Durability != topology.Async && d.c.DurabilityState == topology.DurabilityArmed &&
-		!seen.IsZero() && t.Sub(seen) <= d.p.ServerTimeout
+	return d.c.Endless || !seen.IsZero() && t.Sub(seen) <= d.p.ServerTimeout
 }
 
 // armedSeen is the last time that the master was seen armed, by this process or
@@ -248,21 +255,14 @@ func (d *decider) beginRules() []Problem {
 					d.now.Sub(d.c.LastFailover).Round(time.Second), d.p.BlockWindow)})
 		}
 	}
-	if d.in.Order == nil && d.unfenced() {
-		ps = append(ps, Problem{Code: "unfenced", Server: d.c.Master, Do: "replctl failover", Text: d.c.Master +
-			" does not answer, may go on by itself, and would then tell its clients OK without an acker: durability is " + string(d.c.DurabilityState)})
+	if d.in.Order == nil {
+		ps = append(ps, d.unfenced()...)
 	}
+	ps = append(ps, d.unproved()...)
 	if len(ps) == 0 && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_candidate", Text: "no reachable server could be promoted"})
 	}
 	return ps
-}
-
-// unfenced tells whether the old master could accept and acknowledge writes
-// beside a new one: a hung one that wakes up, if nothing makes it wait for an
-// acker. (A dead one starts again closed.)
-func (d *decider) unfenced() bool {
-	return d.in.Verdict.State == health.StateHung && d.c.DurabilityState != topology.DurabilityArmed && !d.p.AsyncWithoutFence
 }
 
 // ordered tells whether a person has ordered a failover.

@@ -234,8 +234,8 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, strin
 		return stepWait, ""
 	case owed && d.streams(m.name) && !m.pending() && !d.attachedSince(m.name):
 		return stepAttach, "streams and may still be told to stop"
-	case st.IO == health.ThreadYes && st.SQL == health.ThreadYes && d.acker(m.name) && !m.sv.Last.SemiSync.SlaveOn && !m.pending():
-		return stepAttach, "streams without being an acker"
+	case st.IO == health.ThreadYes && st.SQL == health.ThreadYes && d.acker(m.name) != m.sv.Last.SemiSync.SlaveOn && !m.pending():
+		return stepAttach, map[bool]string{true: "streams without being an acker", false: "may not acknowledge any more"}[d.acker(m.name)]
 	}
 	return stepNone, ""
 }
@@ -303,13 +303,31 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 			return a
 		}
 	}
-	for _, m := range ms {
-		if d.acker(m.name) && (!m.sv.Reachable() || !m.known) && d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
-			return wait(retryFirst, fmt.Sprintf("%s may have received more than the restarted master has: waiting up to %v for it", m.name, d.p.AckTimeout))
-		}
+	if a, acts := d.awaitAckers(mv, ms); acts {
+		return a
 	}
 	return Action{Kind: KindBegin, Why: []string{"the master restarted, nothing was promoted since, and it has lost nothing"},
 		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
+}
+
+// awaitAckers delays the reopening of a restarted master while an acker that may
+// have received more cannot be asked: for ack_timeout in semi-sync, in lossless
+// until it is back.
+func (d *decider) awaitAckers(mv *health.ServerView, ms []*member) (Action, bool) {
+	has := &member{received: mv.Last.BinlogPos.Of(d.domain)}
+	for _, m := range ms {
+		if !d.acker(m.name) || m.sv.Reachable() && m.known {
+			continue
+		}
+		if d.c.Durability == topology.Lossless && d.couldHoldMore(&topology.Intent{OldMaster: d.c.Master}, m, has) {
+			return d.blocked(Problem{Code: "acker_unreachable", Server: m.name, Do: "bring " + m.name + " back, or: replctl durability set semi-sync",
+				Text: fmt.Sprintf("%s restarted, and %s could acknowledge its commits and may have received more than it kept; %s", d.c.Master, m.name, reachText(m.sv))}), true
+		}
+		if d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
+			return wait(retryFirst, fmt.Sprintf("%s may have received more than the restarted master has: waiting up to %v for it", m.name, d.p.AckTimeout)), true
+		}
+	}
+	return Action{}, false
 }
 
 // openingPending waits while an opening of a master that was lost meanwhile
@@ -347,6 +365,5 @@ func (d *decider) reopen(in *topology.Intent) Action {
 		return wait(retryFirst, "waiting for a fresh look at "+name)
 	}
 	ms := d.members(name)
-	arm := d.c.Durability != topology.Async && d.ackersExpected(name, ms)
-	return d.open(in, name, arm, mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
+	return d.open(in, name, d.armOpening(d.ackersExpected(name, ms)), mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
 }

@@ -45,7 +45,7 @@ func (d *decider) beginSwitchover(to string) Action {
 	}
 	return Action{Kind: KindBegin, Why: []string{fmt.Sprintf("a person ordered it: %s follows %s", name, d.c.Master)}, Intent: &topology.Intent{
 		Kind: topology.IntentSwitchover, Epoch: d.c.Epoch + 1, OldMaster: d.c.Master, To: name, Manual: true,
-		Symptom: d.now, Begun: d.now, Deadline: d.now.Add(d.p.SwitchoverTimeout), Bound: d.bound(), Armed: d.armedAt(d.now), ArmedSeen: d.armedSeen(),
+		Symptom: d.now, Begun: d.now, Deadline: d.now.Add(d.p.SwitchoverTimeout), Bound: d.bound(), Armed: d.armedAt(d.now), ArmedSeen: d.armedSeen(), Endless: d.c.Endless,
 	}}
 }
 
@@ -140,7 +140,7 @@ func (d *decider) rollBack(in *topology.Intent) Action {
 	case !sv.Last.ReadOnly:
 		return d.endIntent(in, topology.ResultRolledBack, "rolled back: "+in.RollingBack)
 	}
-	arm := d.c.Durability != topology.Async && d.ackersExpected(in.OldMaster, d.members(in.OldMaster))
+	arm := d.armOpening(d.ackersExpected(in.OldMaster, d.members(in.OldMaster)))
 	return d.open(in, in.OldMaster, arm, sv.Last.BinlogPos.Of(d.domain), "the switchover is rolled back: "+in.RollingBack)
 }
 

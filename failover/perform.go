@@ -134,7 +134,7 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 	case KindDetach:
 		return srv.Detach(ctx)
 	case KindArm:
-		return srv.Arm(ctx, l.cfg.Policy.ServerTimeout)
+		return srv.Arm(ctx, serverTimeout(c, l.cfg.Policy))
 	case KindDisarm:
 		return srv.Disarm(ctx)
 	case KindOpen:

@@ -158,7 +158,9 @@ type SemiSync struct {
 	// and without an ack.
 	YesTx, NoTx uint64
 	// AfterSync is true if the wait point is AFTER_SYNC.
-	AfterSync    bool
+	AfterSync bool
+	// Timeout is how long the master waits for an acker before it goes on alone.
+	Timeout      time.Duration
 	SlaveEnabled bool
 	// SlaveOn is Rpl_semi_sync_slave_status: the IO thread was started as an acker.
 	SlaveOn bool

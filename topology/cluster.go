@@ -28,6 +28,11 @@ type Cluster struct {
 	DurabilityState DurabilityState `json:"durability_state"`
 	// DurabilitySince is when DurabilityState was entered.
 	DurabilitySince time.Time `json:"durability_since"`
+	// Endless is true while the armed master waits for an acker without any limit
+	// of its own, and no commit of a time with a limit waits any more: what is
+	// recorded then proves what was acknowledged, however old the last look at the
+	// master is. Lossless mode rests on it.
+	Endless bool `json:"endless,omitempty"`
 	// Servers by name.
 	Servers map[string]*Server `json:"servers"`
 	// Intent is what is being carried out now; nil if nothing is.
@@ -66,10 +71,45 @@ type Cluster struct {
 	ConfirmNeeded string `json:"confirm_needed,omitempty"`
 }
 
+<<<<<<< HEAD
+=======
+// Break is what was known when a master was lost.
+type Break struct {
+	// Epoch and Master of the era that ended.
+	Epoch  uint64 `json:"epoch"`
+	Master string `json:"master"`
+	// At is the first symptom.
+	At time.Time `json:"at"`
+	// Armed is true if the master was observed armed (semi-sync on, its status
+	// ON, an acker connected) not longer than semi_sync.server_timeout before At
+	// and nothing has degraded it since.
+	Armed bool `json:"armed"`
+	// ArmedSeen is the time of that observation.
+	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Endless is as in [Cluster].
+	Endless bool `json:"endless,omitempty"`
+	// Fork is the last transaction that the successor shares with the lost master.
+	Fork gtid.GTID `json:"fork"`
+	// Started is when the lost server's process had started, and NoTx how many
+	// commits it had then answered without an ack, when it was last observed.
+	Started time.Time `json:"started,omitzero"`
+	NoTx    uint64    `json:"no_tx"`
+	// Contacted is true once the lost server was observed again; Quiet if it was
+	// the same process then, still waited for acks, and had answered no further
+	// commit without one: what it has alone was then never answered OK, for
+	// fencing ends those commits without an answer.
+	Contacted bool `json:"contacted,omitempty"`
+	Quiet     bool `json:"quiet,omitempty"`
+	// Unseen lists servers that could hold more and were not reachable during
+	// the failover; a server leaves the list when it has been examined.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+>>>>>>> main
 // Durability is what a commit on the master waits for.
 type Durability string
 
-// The three modes of safety.md.
+// The three modes: nobody, one acker unless there is none, one acker always.
 const (
 	Async    Durability = "async"
 	SemiSync Durability = "semi-sync"

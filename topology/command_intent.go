@@ -55,10 +55,10 @@ func (c SendOpening) apply(st *State) error {
 	}
 	o := c.Opening
 	in.Opening = &o
-	if in.Kind == IntentReopen && !o.Armed {
+	if in.Kind == IntentReopen && !o.Armed && cl.Durability != Async {
 		// It may go on without an acker from now on. An acker that is out of reach
 		// may hold what was promised before.
-		cl.DurabilityState, cl.DurabilitySince = DurabilityDegraded, o.Sent
+		cl.setDurability(DurabilityDegraded, o.Sent)
 		cl.raiseFloor(o.Applied)
 	}
 	return nil
@@ -184,9 +184,14 @@ func (c RecordOpened) apply(st *State) error {
 	}
 	in.Opened, cl.OpenedAt = c.At, c.At
 	cl.Stopped = without(cl.Stopped, s.Name)
-	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = DurabilityDegraded, c.At, time.Time{}
-	if in.Opening.Armed {
-		cl.DurabilityState = DurabilityArmed
+	switch {
+	case cl.Durability == Async:
+		cl.setDurability(DurabilityOff, c.At)
+	case in.Opening.Armed:
+		cl.setDurability(DurabilityArmed, c.At)
+		cl.Endless = cl.Durability == Lossless // it was armed closed: nobody waited
+	default:
+		cl.setDurability(DurabilityDegraded, c.At)
 	}
 	if in.Opening.Server == cl.Master {
 		return nil // the same master goes on: reopened, or a switchover rolled back
@@ -201,8 +206,13 @@ func (c RecordOpened) apply(st *State) error {
 		cl.setMaster(s.Name)
 		return nil
 	}
+<<<<<<< HEAD
 	cl.lose(Break{
 		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen,
+=======
+	cl.Broken = &Break{
+		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen, Endless: in.Endless,
+>>>>>>> main
 		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx,
 	})
 	if old := cl.Servers[in.OldMaster]; old != nil {

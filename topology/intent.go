@@ -42,9 +42,10 @@ type Intent struct {
 	// Symptom is the time of the first symptom, Begun of the verdict.
 	Symptom time.Time `json:"symptom"`
 	Begun   time.Time `json:"begun"`
-	// Armed and ArmedSeen are as in [Break].
+	// Armed, ArmedSeen and Endless are as in [Break].
 	Armed     bool      `json:"armed"`
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	Endless   bool      `json:"endless,omitempty"`
 	// Started and NoTx are as in [Break].
 	Started time.Time `json:"started,omitzero"`
 	NoTx    uint64    `json:"no_tx"`

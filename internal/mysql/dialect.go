@@ -82,7 +82,7 @@ var mariaDB1011 = Dialect{
 	// Never SHOW MASTER STATUS: it hangs on a full disk.
 	variables: "SELECT UNIX_TIMESTAMP(SYSDATE(6)), @@GLOBAL.read_only, @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos," +
 		" @@GLOBAL.gtid_binlog_state, @@GLOBAL.rpl_semi_sync_master_enabled, @@GLOBAL.rpl_semi_sync_master_wait_point," +
-		" @@GLOBAL.rpl_semi_sync_slave_enabled",
+		" @@GLOBAL.rpl_semi_sync_slave_enabled, @@GLOBAL.rpl_semi_sync_master_timeout",
 	semiSync:   "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%'",
 	slaves:     "SHOW ALL SLAVES STATUS",
 	stopIO:     "STOP SLAVE IO_THREAD",

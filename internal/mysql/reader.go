@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -135,7 +136,7 @@ func (r *probeReader) room(n int) []driver.Value {
 }
 
 func (r *probeReader) variables(rows driver.Rows, o *health.Observation, sent time.Time) error {
-	v := r.room(8)
+	v := r.room(9)
 	if err := rows.Next(v); err != nil {
 		return err
 	}
@@ -158,8 +159,13 @@ func (r *probeReader) variables(rows driver.Rows, o *health.Observation, sent ti
 	o.SemiSync.MasterEnabled = yes(v[5])
 	o.SemiSync.AfterSync = string(text(v[6])) == "AFTER_SYNC"
 	o.SemiSync.SlaveEnabled = yes(v[7])
+	o.SemiSync.Timeout = time.Duration(min(number(text(v[8])), maxMillis)) * time.Millisecond
 	return end(rows.Next(v))
 }
+
+// maxMillis is the longest duration in whole milliseconds; servers know longer
+// ones.
+const maxMillis = uint64(math.MaxInt64 / int64(time.Millisecond))
 
 func (r *probeReader) semiSync(rows driver.Rows, s *health.SemiSync) error {
 	v := r.room(2)
