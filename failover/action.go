@@ -65,6 +65,8 @@ type Action struct {
 	RecheckIn time.Duration
 	// Why gives the facts behind the action, with measured values.
 	Why []string
+	// Notes are what status shall show of a wait that nothing holds back.
+	Notes []Problem
 	// Blocked lists the rules that hold back what is called for.
 	Blocked []Problem
 }

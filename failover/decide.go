@@ -172,15 +172,15 @@ const quietMargin = 5 * time.Second
 // contact journals, before a lost master is fenced, whether it has answered
 // commits since its loss. An armed server that is the same process, still waits,
 // and has answered none without an ack has answered none at all: every acker was
-// revoked before its successor was opened.
+// revoked before its successor was opened, or is asked before the judgement.
 func (d *decider) contact(name string) []topology.Command {
-	b, sv := d.c.Broken, d.v.Servers[name]
-	if b == nil || b.Master != name || b.Contacted {
+	b, sv := d.c.Loss(name), d.v.Servers[name]
+	if b == nil || b.Contacted {
 		return nil
 	}
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
-	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && len(b.Unseen) == 0 &&
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx &&
 		(b.Endless || d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin)
 	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
 }

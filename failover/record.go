@@ -50,6 +50,9 @@ func noteOpened(op *topology.Operation, intent *topology.Intent, at time.Time) {
 	opened := ms(at.Sub(intent.Symptom))
 	op.NewMaster, op.OpenedMS = intent.Opening.Server, &opened
 	op.LostTransactions, op.Detail = lost(intent)
+	if own, fetched := intent.Own[intent.Opening.Server]; fetched && intent.Opening.Applied.Seq > own.Seq {
+		op.RescuedTransactions = intent.Opening.Applied.Seq - own.Seq
+	}
 }
 
 // lost says what a failover lost, and how that is known.
