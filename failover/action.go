@@ -75,10 +75,11 @@ type Follow struct {
 type Effect struct {
 	// Running is the kind under way, "" if none.
 	Running Kind
-	// Last is the latest one that ended, Failed how often in a row it failed, At
-	// when it ended and Err how.
+	// Last is the latest one that ended, Failed how often in a row it failed, Again
+	// how often in a row it succeeded, At when it ended and Err how.
 	Last   Kind
 	Failed int
+	Again  int
 	At     time.Time
 	Err    string
 }

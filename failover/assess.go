@@ -18,7 +18,7 @@ func Assess(in Input) Report {
 		return r
 	}
 	next := d.decide()
-	r.Ackers = d.activeAckers()
+	r.Ackers, r.AsConfigured = d.activeAckers(), d.asConfigured()
 	for _, name := range d.c.Names() {
 		r.Servers[name] = d.assessServer(name)
 		r.Problems = append(r.Problems, r.Servers[name].Problems...)

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/repld/repld/internal/gtid"
@@ -97,10 +98,16 @@ func (l *Loop) recordDurability(in Input, a Action, c topology.SetDurabilityStat
 	} else if in.View.Cluster.DurabilityState == topology.DurabilityOff {
 		kind = topology.OpDurability
 	}
-	total := 0.0
+	if c.Endless {
+		kind = topology.OpDurability
+	}
+	total, evidence := 0.0, a.Why
+	if c.State == topology.DurabilityDegraded {
+		evidence = append(slices.Clone(evidence), newDecider(in).stakeText())
+	}
 	_, err := l.cfg.Journal.NewOperation(topology.Operation{
 		Cluster: l.cfg.Cluster, Kind: kind, Result: topology.ResultDone, Server: in.View.Cluster.Master,
-		Epoch: in.View.Cluster.Epoch, StartedAt: c.At, EndedAt: c.At, TotalMS: &total, Evidence: a.Why,
+		Epoch: in.View.Cluster.Epoch, StartedAt: c.At, EndedAt: c.At, TotalMS: &total, Evidence: evidence,
 		Detail: fmt.Sprintf("%s -> %s at %s", in.View.Cluster.DurabilityState, c.State, masterPosition(in)),
 	})
 	if err != nil {

@@ -87,7 +87,7 @@ func (m *Monitor) record(name string, obs Observation) {
 	}
 	prev := *sv
 	sv.fold(obs)
-	if name == m.cluster.Master && obs.Reach == ReachOK {
+	if name == m.cluster.Master && obs.Reach == ReachOK && !obs.ReadOnly {
 		m.raiseCeilings(obs)
 	}
 	lost := !obs.Reach.Answers()
@@ -107,7 +107,9 @@ func (m *Monitor) record(name string, obs Observation) {
 }
 
 // raiseCeilings notes, for each server that was found down before the probe of
-// the master began, that it cannot have received more than the master had.
+// the master began, that it cannot have received more than the master had. A
+// master that is closed has restarted, and may have lost what the server had
+// received; it is opened only when that is settled.
 func (m *Monitor) raiseCeilings(master Observation) {
 	domain := m.cluster.Lineage.Domain()
 	for _, sv := range m.servers {

@@ -66,6 +66,8 @@ func (c SetDurability) apply(st *State) error {
 	}
 	if cl.Durability == Async || c.Durability == Async {
 		cl.setDurability(DurabilityOff, c.At)
+	}
+	if c.Durability == Async {
 		cl.raiseFloor(c.Promised)
 	}
 	cl.Durability, cl.Endless = c.Durability, false

@@ -159,7 +159,7 @@ func (r *probeReader) variables(rows driver.Rows, o *health.Observation, sent ti
 	o.SemiSync.MasterEnabled = yes(v[5])
 	o.SemiSync.AfterSync = string(text(v[6])) == "AFTER_SYNC"
 	o.SemiSync.SlaveEnabled = yes(v[7])
-	o.SemiSync.Timeout = time.Duration(min(number(text(v[8])), maxMillis)) * time.Millisecond
+	o.SemiSync.Timeout = time.Duration(min(integer(v[8]), maxMillis)) * time.Millisecond
 	return end(rows.Next(v))
 }
 
@@ -330,6 +330,17 @@ func yes(v driver.Value) bool {
 		return n != 0
 	}
 	return isOn(string(text(v)))
+}
+
+// integer reads an unsigned variable, in whichever type the driver gives it.
+func integer(v driver.Value) uint64 {
+	switch n := v.(type) {
+	case int64:
+		return uint64(max(n, 0))
+	case uint64:
+		return n
+	}
+	return number(text(v))
 }
 
 func number(b []byte) uint64 {

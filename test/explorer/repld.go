@@ -155,7 +155,7 @@ func (e *Explorer) observe(s *state) {
 		case fresh:
 			m.afterMaster = false
 		}
-		if m.reach == refuses && !m.stale && fresh && m.ceiling == (point{}) {
+		if m.reach == refuses && !m.stale && fresh && !mm.ok.ro && m.ceiling == (point{}) {
 			m.ceiling = mm.ok.log.last()
 		}
 	}
