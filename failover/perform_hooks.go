@@ -49,12 +49,24 @@ func (l *Loop) finishHook(r result) {
 			return
 		}
 	}
-	if n := len(op.Steps); n > 0 && op.Steps[n-1].Name == st.Name {
-		op.Steps[n-1] = st
-	} else {
-		op.Steps = append(op.Steps, st)
-	}
+	op.Steps = withHookStep(op.Steps, st)
 	l.save(op)
+}
+
+// withHookStep adds the step of a hook; a failure takes the place of the failure
+// before it, so that a veto of hours is not thousands of steps.
+func withHookStep(steps []topology.Step, st topology.Step) []topology.Step {
+	for i := len(steps) - 1; i >= 0; i-- {
+		if steps[i].Name != st.Name {
+			continue
+		}
+		if steps[i].Result != "ok" && st.Result != "ok" {
+			steps[i] = st
+			return steps
+		}
+		break
+	}
+	return append(steps, st)
 }
 
 // past finds an operation that has ended.

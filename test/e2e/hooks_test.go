@@ -121,8 +121,9 @@ func (p *programs) noSecrets(r *rig.Rig) {
 	}
 }
 
+// hookStep is the last run of a hook in a history entry.
 func hookStep(op *api.Operation, name string) *api.Step {
-	for i := range op.Steps {
+	for i := len(op.Steps) - 1; i >= 0; i-- {
 		if op.Steps[i].Name == "hook:"+name {
 			return &op.Steps[i]
 		}
