@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/topology"
 )
 
@@ -27,7 +28,8 @@ func underHooks(state health.State) (Input, *topology.Intent) {
 	}
 	sv.Last.Sent, sv.Last.At = now.Add(-100*time.Millisecond), now.Add(-99*time.Millisecond)
 	sv.LastOK = sv.Last
-	i := &topology.Intent{ID: "7", Kind: topology.IntentFailover, Epoch: 2, OldMaster: "db1", Symptom: now.Add(-time.Second), Begun: now.Add(-500 * time.Millisecond)}
+	i := &topology.Intent{ID: "7", Kind: topology.IntentFailover, Epoch: 2, OldMaster: "db1", Symptom: now.Add(-time.Second), Begun: now.Add(-500 * time.Millisecond),
+		Bound: gtid.GTID{Server: 1, Seq: 9}}
 	in.View.Cluster.Intent = i
 	return in, i
 }
@@ -202,7 +204,8 @@ func TestTheFenceRevokesAnUnreachableAcker(t *testing.T) {
 	in, i := underHooks(health.StateHung)
 	in.View.Cluster.Durability, in.View.Cluster.DurabilityState = topology.SemiSync, topology.DurabilityArmed
 	in.View.Cluster.Servers["db3"] = &topology.Server{Name: "db3", Address: "c:1", Role: topology.RoleSlave, Source: "db1", Promotion: topology.PromotionNeutral}
-	ok := in.View.Servers["db2"].LastOK
+	ok := in.View.Servers["db2"].LastOK // seen before the failover began only
+	ok.Sent, ok.At = i.Begun.Add(-time.Second), i.Begun.Add(-time.Second)
 	in.View.Servers["db3"] = &health.ServerView{LastOK: ok, Last: health.Observation{Reach: health.ReachTimeout, Sent: ok.Sent, At: ok.At}}
 	i.Armed, i.AcceptLoss, i.Manual = true, &n, true
 	if a := Decide(in); code(a) != "acker_unreachable" {
