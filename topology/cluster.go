@@ -68,6 +68,10 @@ type Cluster struct {
 	// master is back or removed: it decides whether transactions that nobody
 	// else has can have been acknowledged.
 	Broken *Break `json:"broken,omitempty"`
+	// Events are the master's scheduled events as last seen. EventsDue is true from
+	// the opening of a master until it runs what was recorded before.
+	Events    Events `json:"events,omitzero"`
+	EventsDue bool   `json:"events_due,omitempty"`
 	// Changes are the changes of master that hooks.post_failover has not been run
 	// for yet, oldest first; empty without that hook.
 	Changes []Change `json:"changes,omitempty"`
@@ -293,6 +297,7 @@ func (c *Cluster) Clone() *Cluster {
 	d.Intent = c.Intent.Clone()
 	d.Stopped = slices.Clone(c.Stopped)
 	d.Changes = slices.Clone(c.Changes)
+	d.Events.Enabled = slices.Clone(c.Events.Enabled)
 	if c.Broken != nil {
 		b := *c.Broken
 		b.Unseen = slices.Clone(c.Broken.Unseen)

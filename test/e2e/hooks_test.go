@@ -267,7 +267,9 @@ func TestAFailingFenceHoldsNoArmedClusterUp(t *testing.T) {
 	}
 	// The thawed master accepts writes until it is fenced.
 	p.waitCall("event", func(c call) bool { return c.Event == "two_writable" && c.Problems[0].Code == "two_writable" })
-	p.waitCall("event", func(c call) bool { return c.Event == "health" && c.Health == "healthy" && c.Previous != "" && c.Epoch == 2 })
+	p.waitCall("event", func(c call) bool {
+		return c.Event == "health" && c.Health == "healthy" && c.Previous != "" && c.Epoch == 2
+	})
 	var order []string
 	for _, c := range p.calls("event") {
 		if c.Operation != nil && c.Operation.ID == op.ID {
