@@ -69,6 +69,8 @@ type Action struct {
 	RecheckIn time.Duration
 	// Why gives the facts behind the action, with measured values.
 	Why []string
+	// Notes are what status shall show of a wait that nothing holds back.
+	Notes []Problem
 	// Blocked lists the rules that hold back what is called for.
 	Blocked []Problem
 }
@@ -84,10 +86,11 @@ type Follow struct {
 type Effect struct {
 	// Running is the kind under way, "" if none.
 	Running Kind
-	// Last is the latest one that ended, Failed how often in a row it failed, At
-	// when it ended and Err how.
+	// Last is the latest one that ended, Failed how often in a row it failed, Again
+	// how often in a row it succeeded, At when it ended and Err how.
 	Last   Kind
 	Failed int
+	Again  int
 	At     time.Time
 	Err    string
 }

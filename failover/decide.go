@@ -95,14 +95,20 @@ func (d *decider) paused() bool {
 }
 
 // ready tells whether an effect may begin on a server: none is running, and
-// after a failure of the same kind the pause has passed.
+// after a failure of the same kind the pause has passed. An effect that succeeds
+// again and again, and is called for again, changes nothing: it is paused too.
 func (d *decider) ready(name string, kind Kind) bool {
 	e := d.in.Effects[name]
 	if e.Running != "" {
 		return false
 	}
-	return e.Last != kind || e.Failed == 0 || d.now.Sub(e.At) >= retryPause(e.Failed)
+	vain := max(e.Failed, e.Again-succeedsFreely)
+	return e.Last != kind || vain <= 0 || d.now.Sub(e.At) >= retryPause(vain)
 }
+
+// succeedsFreely is how often in a row the same effect on a server may succeed
+// before it is paused as if it had failed.
+const succeedsFreely = 5
 
 func retryPause(failed int) time.Duration {
 	pause := retryFirst
@@ -118,6 +124,9 @@ func (d *decider) act(kind Kind, name string, why ...string) Action {
 		e := d.in.Effects[name]
 		if e.Running != "" {
 			return wait(0, fmt.Sprintf("%s is running on %s", e.Running, name))
+		}
+		if e.Failed == 0 {
+			return wait(retryPause(e.Again-succeedsFreely), fmt.Sprintf("%s on %s succeeded %d times in a row and is called for again", kind, name, e.Again))
 		}
 		return wait(retryPause(e.Failed), fmt.Sprintf("%s on %s failed %d times: %s", kind, name, e.Failed, e.Err))
 	}
@@ -163,15 +172,15 @@ const quietMargin = 5 * time.Second
 // contact journals, before a lost master is fenced, whether it has answered
 // commits since its loss. An armed server that is the same process, still waits,
 // and has answered none without an ack has answered none at all: every acker was
-// revoked before its successor was opened.
+// revoked before its successor was opened, or is asked before the judgement.
 func (d *decider) contact(name string) []topology.Command {
-	b, sv := d.c.Broken, d.v.Servers[name]
-	if b == nil || b.Master != name || b.Contacted {
+	b, sv := d.c.Loss(name), d.v.Servers[name]
+	if b == nil || b.Contacted {
 		return nil
 	}
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
-	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && len(b.Unseen) == 0 &&
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx &&
 		(b.Endless || d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin)
 	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
 }

@@ -36,7 +36,7 @@ func (d *decider) failover(in *topology.Intent) Action {
 			return a
 		}
 	}
-	for _, stage := range []func(*topology.Intent, []*member) (Action, bool){d.revoke, d.learn, d.unreachableAckers} {
+	for _, stage := range []func(*topology.Intent, []*member) (Action, bool){d.revoke, d.learn, d.noteBound, d.unreachableAckers} {
 		if a, acts := stage(in, ms); acts {
 			return a
 		}
@@ -45,7 +45,7 @@ func (d *decider) failover(in *topology.Intent) Action {
 	if cand == nil {
 		return a
 	}
-	if a, acts := d.drain(cand, ms); acts {
+	if a, acts := d.drain(in, cand, ms); acts {
 		return a
 	}
 	if a, acts := d.awaitFence(in); acts {
@@ -261,100 +261,14 @@ func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bo
 	if !d.acker(m.name) {
 		return false
 	}
-	if !m.sv.Reachable() && !m.sv.Ceiling.IsZero() && best != nil && d.c.Lineage.Contains(best.received, m.sv.Ceiling) {
+	if m.sv.Reachable() || best == nil {
+		return true
+	}
+	if !m.sv.Ceiling.IsZero() && d.c.Lineage.Contains(best.received, m.sv.Ceiling) {
 		return false
 	}
-	return true
-}
-
-// choose picks who will be promoted, or says why nobody is.
-func (d *decider) choose(in *topology.Intent, ms []*member) (*member, Action) {
-	for _, m := range ms {
-		if m.sv.Reachable() && !m.sv.Last.Sent.After(in.Begun) {
-			return nil, wait(retryFirst, m.name+" was not observed since the failover began")
-		}
-	}
-	list := promotable(ms)
-	if in.To != "" {
-		list = only(list, in.To)
-	}
-	if len(list) == 0 {
-		ps := []Problem{{Code: "no_candidate", Text: "no reachable server could be promoted"}}
-		for _, m := range ms {
-			ps = append(ps, m.because...)
-		}
-		return nil, d.blocked(ps...)
-	}
-	cand := list[0]
-	if late := d.tooFarBehind(in, cand); late != nil {
-		return nil, d.blocked(*late)
-	}
-	return cand, Action{}
-}
-
-func only(list []*member, name string) []*member {
-	for _, m := range list {
-		if m.name == name {
-			return []*member{m}
-		}
-	}
-	return nil
-}
-
-// tooFarBehind is the rule of failover.max_lag: a slave that lacks transactions
-// which are older than that is not promoted without a person.
-func (d *decider) tooFarBehind(in *topology.Intent, m *member) *Problem {
-	lag := m.sv.LagReceived
-	if in.Manual || lag == nil || in.Bound.Seq <= m.received.Seq {
-		return nil
-	}
-	if old := *lag - d.now.Sub(in.Symptom); old <= d.p.MaxLag {
-		return nil
-	}
-	return &Problem{Code: "too_far_behind", Server: m.name, Do: "replctl failover", Text: fmt.Sprintf(
-		"%s lacks %d transactions, the oldest from %v ago; failover.max_lag is %v",
-		m.name, in.Bound.Seq-m.received.Seq, lag.Round(time.Second), d.p.MaxLag)}
-}
-
-// drain waits until the candidate has applied all that it received, and then
-// brings it what another reachable holder has beyond it: two connections at once
-// would apply the same transactions twice, and the SQL thread would stop.
-func (d *decider) drain(cand *member, ms []*member) (Action, bool) {
-	if cand.pending() {
-		if cand.stuck(d.now) {
-			return d.blocked(Problem{Code: "sql_stuck", Server: cand.name, Do: "replctl status", Text: fmt.Sprintf(
-				"%s has received %s and stands at %s: its SQL thread does not go on; %d transactions are at stake",
-				cand.name, cand.received, cand.applied, cand.received.Seq-cand.applied.Seq)}), true
-		}
-		return wait(0, fmt.Sprintf("%s applies %d received transactions", cand.name, cand.received.Seq-cand.applied.Seq)), true
-	}
-	best := d.mostReceived(ms)
-	if best != nil && best != cand && best.received.Seq > cand.received.Seq {
-		return d.fetchFrom(cand, best), true
-	}
-	if cand.sv.Last.Fetch != nil {
-		return d.act(KindEndFetch, cand.name, "everything was fetched"), true
-	}
-	return Action{}, false
-}
-
-// fetchFrom brings the candidate what a holder has beyond it, once the holder
-// has it in its binary log.
-func (d *decider) fetchFrom(cand, holder *member) Action {
-	has := holder.sv.Last.BinlogPos.Of(d.domain)
-	if !d.c.Lineage.Contains(has, holder.received) {
-		if holder.stuck(d.now) {
-			return d.blocked(Problem{Code: "sql_stuck", Server: holder.name, Text: fmt.Sprintf(
-				"%s holds %d transactions that %s lacks, and cannot apply them", holder.name, holder.received.Seq-cand.received.Seq, cand.name)})
-		}
-		return wait(0, fmt.Sprintf("%s applies what %s lacks", holder.name, cand.name))
-	}
-	if cand.sv.Last.Fetch != nil {
-		return wait(retryFirst, fmt.Sprintf("%s fetches up to %s from %s", cand.name, holder.received, holder.name))
-	}
-	a := d.act(KindFetch, cand.name, fmt.Sprintf("%s has %s, %s has %s", holder.name, holder.received, cand.name, cand.received))
-	a.From = holder.name
-	return a
+	has, known := d.remembered(in, m)
+	return !known || !d.c.Lineage.Contains(best.received, has)
 }
 
 // repoint makes the others follow the new master, announces it, and ends.

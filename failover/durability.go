@@ -151,3 +151,15 @@ func (d *decider) durabilityProblems(mv *health.ServerView) []Problem {
 	}
 	return nil
 }
+
+// stakeText says how many transactions nobody but the master is known to have
+// at a degrading: they, and what is committed until it is armed again, may be
+// lost with it.
+func (d *decider) stakeText() string {
+	at := d.v.Servers[d.c.Master].LastOK.BinlogPos.Of(d.domain)
+	best := d.mostReceived(d.members(d.c.Master))
+	if best == nil || !d.c.Lineage.Contains(at, best.received) {
+		return "at risk: whatever is committed until it is armed again; no slave can be asked what it has"
+	}
+	return fmt.Sprintf("at risk: %d transactions that no reachable slave has received, and whatever is committed until it is armed again", at.Seq-best.received.Seq)
+}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/topology"
 )
 
-// lostMaster is a cluster of two whose master is lost; the failover, operation
+// underHooks is a cluster of two whose master is lost; the failover, operation
 // 7, began half a second ago and every IO thread is stopped.
-func lostMaster(state health.State) (Input, *topology.Intent) {
+func underHooks(state health.State) (Input, *topology.Intent) {
 	in, mv, sv := idle()
 	now := in.View.Now
 	in.Verdict = health.Verdict{State: state, Since: now.Add(-time.Second)}
@@ -27,7 +28,8 @@ func lostMaster(state health.State) (Input, *topology.Intent) {
 	}
 	sv.Last.Sent, sv.Last.At = now.Add(-100*time.Millisecond), now.Add(-99*time.Millisecond)
 	sv.LastOK = sv.Last
-	i := &topology.Intent{ID: "7", Kind: topology.IntentFailover, Epoch: 2, OldMaster: "db1", Symptom: now.Add(-time.Second), Begun: now.Add(-500 * time.Millisecond)}
+	i := &topology.Intent{ID: "7", Kind: topology.IntentFailover, Epoch: 2, OldMaster: "db1", Symptom: now.Add(-time.Second), Begun: now.Add(-500 * time.Millisecond),
+		Bound: gtid.GTID{Server: 1, Seq: 9}}
 	in.View.Cluster.Intent = i
 	return in, i
 }
@@ -44,7 +46,7 @@ func code(a Action) string {
 }
 
 func TestPreFailoverVetoesBeforeAnythingChanges(t *testing.T) {
-	in, i := lostMaster(health.StateDead)
+	in, i := underHooks(health.StateDead)
 	in.Policy.Hooks.PreFailover = true
 	if a := Decide(in); a.Kind != KindHook || a.Hook != HookPreFailover || a.For != "7" {
 		t.Fatalf("first %+v", a)
@@ -85,7 +87,7 @@ func TestPreFailoverVetoesBeforeAnythingChanges(t *testing.T) {
 
 // A veto may last. If a slave hears the master meanwhile, it lives.
 func TestAVetoedFailoverIsCalledOffWhenTheMasterLives(t *testing.T) {
-	in, _ := lostMaster(health.StateVetoed)
+	in, _ := underHooks(health.StateVetoed)
 	in.Policy.Hooks.PreFailover = true
 	in.hookEnded(HookPreFailover, 0, 0, "")
 	if a := Decide(in); a.Ends != topology.ResultRolledBack {
@@ -94,7 +96,7 @@ func TestAVetoedFailoverIsCalledOffWhenTheMasterLives(t *testing.T) {
 }
 
 func TestTheFenceRunsBesideAndIsAwaitedBeforeTheOpening(t *testing.T) {
-	in, i := lostMaster(health.StateDead)
+	in, i := underHooks(health.StateDead)
 	in.Policy.Hooks.Fence = true
 	if a := Decide(in); a.Kind != KindHook || a.Hook != HookFence {
 		t.Fatalf("first %+v", a)
@@ -132,7 +134,7 @@ func TestTheFenceRunsBesideAndIsAwaitedBeforeTheOpening(t *testing.T) {
 // Where nothing else keeps the old master from telling clients OK, nobody is
 // opened unless the fence has succeeded or a person orders it.
 func TestAFailedFenceBlocksWhereOnlyItProtects(t *testing.T) {
-	in, i := lostMaster(health.StateHung)
+	in, i := underHooks(health.StateHung)
 	in.View.Cluster.Intent = nil
 	in.Policy.Automatic = true
 	if a := Decide(in); code(a) != "unfenced" {
@@ -177,7 +179,7 @@ func TestAFailedFenceBlocksWhereOnlyItProtects(t *testing.T) {
 // A master that answers again after the fence has cut it off from its clients
 // does not end the failover; if it accepts writes it is closed first.
 func TestAFencedMasterThatAnswersDoesNotCallTheFailoverOff(t *testing.T) {
-	in, i := lostMaster(health.StateAlive)
+	in, i := underHooks(health.StateAlive)
 	mv := in.View.Servers["db1"]
 	back := mv.LastOK
 	back.Sent, back.At = in.View.Now.Add(-5*time.Millisecond), in.View.Now.Add(-4*time.Millisecond)
@@ -199,10 +201,11 @@ func TestAFencedMasterThatAnswersDoesNotCallTheFailoverOff(t *testing.T) {
 // then nobody can acknowledge to it any more.
 func TestTheFenceRevokesAnUnreachableAcker(t *testing.T) {
 	n := uint64(0)
-	in, i := lostMaster(health.StateHung)
+	in, i := underHooks(health.StateHung)
 	in.View.Cluster.Durability, in.View.Cluster.DurabilityState = topology.SemiSync, topology.DurabilityArmed
 	in.View.Cluster.Servers["db3"] = &topology.Server{Name: "db3", Address: "c:1", Role: topology.RoleSlave, Source: "db1", Promotion: topology.PromotionNeutral}
-	ok := in.View.Servers["db2"].LastOK
+	ok := in.View.Servers["db2"].LastOK // seen before the failover began only
+	ok.Sent, ok.At = i.Begun.Add(-time.Second), i.Begun.Add(-time.Second)
 	in.View.Servers["db3"] = &health.ServerView{LastOK: ok, Last: health.Observation{Reach: health.ReachTimeout, Sent: ok.Sent, At: ok.At}}
 	i.Armed, i.AcceptLoss, i.Manual = true, &n, true
 	if a := Decide(in); code(a) != "acker_unreachable" {
@@ -308,7 +311,7 @@ func TestChangesAreToldOnce(t *testing.T) {
 // What a hook printed stands in the history, also while its failover is still
 // held back, and failures one after the other are one step.
 func TestAHooksOutputIsInTheHistory(t *testing.T) {
-	in, _ := lostMaster(health.StateDead)
+	in, _ := underHooks(health.StateDead)
 	r := &told{err: errors.New("exit status 1")}
 	l := NewLoop(LoopConfig{Cluster: "main", Journal: &forgetful{}, Hooks: r, Log: slog.New(slog.DiscardHandler)})
 	l.op = &topology.Operation{ID: "7"}

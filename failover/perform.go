@@ -189,14 +189,16 @@ func (l *Loop) announce(ctx context.Context, in Input) error {
 // finish takes in the end of an effect.
 func (l *Loop) finish(r result) {
 	e := l.effects[r.server]
-	failed := 0
-	if r.err != nil {
-		failed = 1
-		if e.Last == r.kind {
-			failed = e.Failed + 1
-		}
+	failed, again := 0, 1
+	if e.Last == r.kind {
+		failed, again = e.Failed, e.Again+1
 	}
-	e = Effect{Last: r.kind, Failed: failed, At: r.ended}
+	if r.err != nil {
+		failed, again = failed+1, 0
+	} else {
+		failed = 0
+	}
+	e = Effect{Last: r.kind, Failed: failed, Again: again, At: r.ended}
 	if r.err != nil {
 		e.Err = r.err.Error()
 		if r.hook != nil && r.hook.output != "" {

@@ -36,6 +36,9 @@ type Report struct {
 	Forecast Forecast
 	// Ackers are the servers whose acknowledgement a commit can wait for now.
 	Ackers []string
+	// AsConfigured is true if the master is seen to wait for ackers as the mode
+	// wants it.
+	AsConfigured bool
 }
 
 // ServerReport is what the rules say of one server.

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/repld/repld/internal/gtid"
@@ -49,6 +50,9 @@ func noteOpened(op *topology.Operation, intent *topology.Intent, at time.Time) {
 	opened := ms(at.Sub(intent.Symptom))
 	op.NewMaster, op.OpenedMS = intent.Opening.Server, &opened
 	op.LostTransactions, op.Detail = lost(intent)
+	if own, fetched := intent.Own[intent.Opening.Server]; fetched && intent.Opening.Applied.Seq > own.Seq {
+		op.RescuedTransactions = intent.Opening.Applied.Seq - own.Seq
+	}
 }
 
 // lost says what a failover lost, and how that is known.
@@ -102,8 +106,14 @@ func (l *Loop) recordDurability(in Input, a Action, c topology.SetDurabilityStat
 	} else if in.View.Cluster.DurabilityState == topology.DurabilityOff {
 		kind = topology.OpDurability
 	}
-	was := in.View.Cluster
-	l.noteDurability(in, c.State, topology.Operation{Kind: kind, Server: was.Master, Epoch: was.Epoch, StartedAt: c.At, Evidence: a.Why}, masterPosition(in))
+	if c.Endless {
+		kind = topology.OpDurability
+	}
+	was, evidence := in.View.Cluster, a.Why
+	if c.State == topology.DurabilityDegraded {
+		evidence = append(slices.Clone(evidence), newDecider(in).stakeText())
+	}
+	l.noteDurability(in, c.State, topology.Operation{Kind: kind, Server: was.Master, Epoch: was.Epoch, StartedAt: c.At, Evidence: evidence}, masterPosition(in))
 }
 
 // noteDurability writes one such entry, with what is at risk from a position on.

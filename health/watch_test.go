@@ -261,6 +261,18 @@ func TestTheCeilingOfAServerThatIsDown(t *testing.T) {
 		if c := v.Servers["db3"].Ceiling; !c.IsZero() {
 			t.Errorf("a server that is up has the ceiling %v", c)
 		}
+		f.set("db2", always(Observation{Reach: ReachOK}))
+		f.set("db1", always(Observation{Reach: ReachRefused}))
+		time.Sleep(time.Second)
+		f.set("db2", always(Observation{Reach: ReachRefused}))
+		time.Sleep(time.Second)
+		back := at(7)
+		back.ReadOnly = true
+		f.set("db1", always(back))
+		time.Sleep(5 * time.Second)
+		if c := m.View().Servers["db2"].Ceiling; !c.IsZero() {
+			t.Errorf("a restarted master, which may have lost more, gives the ceiling %v", c)
+		}
 		f.set("db2", hangs)
 		time.Sleep(3 * time.Second)
 		if c := m.View().Servers["db2"].Ceiling; !c.IsZero() {

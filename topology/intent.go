@@ -52,6 +52,8 @@ type Intent struct {
 	// Bound is the highest transaction of the old master that was observed by
 	// any means; what was committed after it and reached nobody is unknown.
 	Bound gtid.GTID `json:"bound"`
+	// Own is what servers that fetched from others had received by themselves.
+	Own map[string]gtid.GTID `json:"own,omitempty"`
 	// Deadline is when a switchover that has sent no opening is rolled back.
 	// RollingBack says why it is; "" if it is not.
 	Deadline    time.Time `json:"deadline,omitzero"`
@@ -70,6 +72,16 @@ type Intent struct {
 	// Opened is set once the candidate was seen open; the others are then
 	// re-pointed.
 	Opened time.Time `json:"opened,omitzero"`
+}
+
+// Change is a change of master that has been carried out.
+type Change struct {
+	// Operation is its entry in the history.
+	Operation string     `json:"operation"`
+	Kind      IntentKind `json:"kind"`
+	Epoch     uint64     `json:"epoch"`
+	OldMaster string     `json:"old_master"`
+	NewMaster string     `json:"new_master"`
 }
 
 // Opening is an opening statement that was, or may have been, sent.
@@ -96,6 +108,7 @@ func (in *Intent) Clone() *Intent {
 		return nil
 	}
 	c := *in
+	c.Own = maps.Clone(in.Own)
 	if in.Opening != nil {
 		o := *in.Opening
 		c.Opening = &o

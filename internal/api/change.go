@@ -105,6 +105,23 @@ type PauseRequest struct {
 // is acknowledged.
 type ResumeRequest struct{ Consent }
 
+// DurabilityRequest asks for `durability set`.
+type DurabilityRequest struct {
+	Consent
+	// Durability is async, semi-sync or lossless.
+	Durability string `json:"durability"`
+}
+
+// Check refuses an unknown mode.
+func (r *DurabilityRequest) Check() error {
+	switch r.Durability {
+	case "async", "semi-sync", "lossless":
+		return nil
+	}
+	return usage("bad_durability", fmt.Sprintf("%q is not a durability", r.Durability), "the value is not one of those that exist",
+		"use async, semi-sync or lossless")
+}
+
 // SwitchoverRequest asks for `switchover`.
 type SwitchoverRequest struct {
 	Consent

@@ -112,6 +112,11 @@ func (c *Client) Resume(ctx context.Context, r ResumeRequest, p Progress) (*Resu
 	return post(ctx, c, "resume", r, p)
 }
 
+// Durability runs or plans `durability set`.
+func (c *Client) Durability(ctx context.Context, r DurabilityRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "durability", r, p)
+}
+
 // Switchover runs or plans `switchover`.
 func (c *Client) Switchover(ctx context.Context, r SwitchoverRequest, p Progress) (*Result, error) {
 	return post(ctx, c, "switchover", r, p)

@@ -110,6 +110,7 @@ func (s *Server) Handler() http.Handler {
 		route(http.MethodPost, cluster+"/failover", change(s, s.change.Failover))
 		route(http.MethodPost, cluster+"/pause", change(s, s.change.Pause))
 		route(http.MethodPost, cluster+"/resume", change(s, s.change.Resume))
+		route(http.MethodPost, cluster+"/durability", change(s, s.change.Durability))
 		route(http.MethodPost, cluster+"/switchover", change(s, s.change.Switchover))
 		route(http.MethodPost, cluster+"/rejoin", change(s, s.change.Rejoin))
 	}

@@ -35,6 +35,8 @@ type Changer interface {
 	// Pause forbids automatic action, Resume allows it again.
 	Pause(ctx context.Context, cluster string, r PauseRequest, p Progress) (*Result, error)
 	Resume(ctx context.Context, cluster string, r ResumeRequest, p Progress) (*Result, error)
+	// Durability changes what commits wait for.
+	Durability(ctx context.Context, cluster string, r DurabilityRequest, p Progress) (*Result, error)
 	// Switchover replaces a live master, or leaves it the master.
 	Switchover(ctx context.Context, cluster string, r SwitchoverRequest, p Progress) (*Result, error)
 	// Failover replaces a lost master.

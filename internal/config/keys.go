@@ -115,12 +115,10 @@ func words(allowed ...string) func(string) error {
 
 func durability(v string) error {
 	switch v {
-	case "semi-sync":
+	case "async", "semi-sync", "lossless":
 		return nil
-	case "async", "lossless":
-		return fmt.Errorf("%q is not yet supported; semi-sync is", v)
 	}
-	return fmt.Errorf("%q is not a durability; write semi-sync", v)
+	return fmt.Errorf("%q is not a durability; write async, semi-sync or lossless", v)
 }
 
 // between checks a length of time, bounds included.

@@ -36,7 +36,7 @@ func canonical(c *topology.Cluster) {
 	if !c.ArmedSeen.IsZero() {
 		c.ArmedSeen = now
 	}
-	if b := c.Broken; b != nil {
+	for _, b := range c.Losses {
 		b.At, b.ArmedSeen, b.Started = tSymptom, tSymptom, tStarted
 	}
 	if in := c.Intent; in != nil {
@@ -155,7 +155,7 @@ func (e *Explorer) observe(s *state) {
 		case fresh:
 			m.afterMaster = false
 		}
-		if m.reach == refuses && !m.stale && fresh && m.ceiling == (point{}) {
+		if m.reach == refuses && !m.stale && fresh && !mm.ok.ro && m.ceiling == (point{}) {
 			m.ceiling = mm.ok.log.last()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/test/mariadb"
+	"github.com/repld/repld/test/netns"
 )
 
 // Options say what a rig consists of.
@@ -26,6 +27,10 @@ type Options struct {
 	Config []string
 	// Repld are further lines of repld.yaml.
 	Repld []string
+	// Network, if not nil, is where they run: each server in the node of its name,
+	// repld in the node "repld". It must outlive the rig. Nil means all of them on
+	// the loopback.
+	Network *netns.Network
 }
 
 // Rig is one repld and its servers.
@@ -37,6 +42,8 @@ type Rig struct {
 	// Dir holds repld's files: Config, DataDir, Socket and Log.
 	Dir, Config, DataDir, Socket, Log string
 	bin                               string
+	// prefix begins repld's command line.
+	prefix []string
 }
 
 // New starts the servers and writes repld's configuration; it does not start
@@ -68,6 +75,21 @@ func (r *Rig) prepare(ctx context.Context, o Options) error {
 	opts := make([]mariadb.Options, o.Servers)
 	for i := range opts {
 		opts[i] = mariadb.Options{Name: fmt.Sprintf("db%d", i+1), Config: o.Config}
+		if o.Network == nil {
+			continue
+		}
+		node := o.Network.Node(opts[i].Name)
+		if node == nil {
+			return fmt.Errorf("rig: the network has no node %s", opts[i].Name)
+		}
+		opts[i].Bind, opts[i].Host, opts[i].Prefix = node.IP, node.IP, node.Prefix()
+	}
+	if o.Network != nil {
+		node := o.Network.Node("repld")
+		if node == nil {
+			return errors.New("rig: the network has no node repld")
+		}
+		r.prefix = node.Prefix()
 	}
 	var err error
 	r.Servers, err = r.Kit.StartAll(ctx, opts...)
