@@ -189,7 +189,10 @@ func (c RecordOpened) apply(st *State) error {
 	case cl.Durability == Async:
 		cl.setDurability(DurabilityOff, c.At)
 	case in.Opening.Armed:
+		// It was seen armed, and closed, before: whatever it commits waits, though no
+		// acker has come yet.
 		cl.setDurability(DurabilityArmed, c.At)
+		cl.ArmedSeen = in.Opening.Sent
 		cl.Endless = cl.Durability == Lossless // it was armed closed: nobody waited
 	default:
 		cl.setDurability(DurabilityDegraded, c.At)
