@@ -88,8 +88,8 @@ func onlyOn(t *testing.T, r *rig.Rig, master string) {
 }
 
 // A24: events that ran on the master run on its successor, and nowhere else: after
-// a failover, when the old master is back, after a switchover, after a restart of
-// the master, and after a crash of repld right behind the opening.
+// a failover, when the old master is back, after a switchover and after a restart
+// of the master.
 func TestCaseA24_EventsFollowTheMaster(t *testing.T) {
 	// The user has the scheduler on in a file of his own.
 	r := startAll(t, rig.Options{Servers: 3, Config: []string{"event_scheduler=ON"}})
