@@ -280,6 +280,9 @@ func (d *decider) repoint(in *topology.Intent) Action {
 	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
 	}
+	if a, acts := d.events(); acts {
+		return a
+	}
 	if left := repointFor - d.now.Sub(in.Opened); len(waiting) > 0 && left > 0 {
 		return wait(min(left, retryFirst), fmt.Sprintf("still to follow: %v", waiting))
 	}

@@ -230,6 +230,8 @@ func (e *Explorer) step(s *state) (failover.Action, string) {
 	case failover.KindAnnounce:
 		s.r.announced = true
 		return a, broken
+	case failover.KindLookEvents:
+		return a, first(broken, "the model's events are never looked at")
 	}
 	for _, n := range a.Servers {
 		x := index(n)

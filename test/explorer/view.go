@@ -125,7 +125,7 @@ func (e *Explorer) input(r *repld) failover.Input {
 	if !r.silentLong {
 		v.Stream = health.StreamView{Server: c.Master, Connected: true, LastEvent: now.Add(-500 * time.Millisecond)}
 	}
-	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Order: e.Order}
+	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Events: failover.EventsSeen{Server: c.Master, At: now}, Order: e.Order}
 	in.Verdict = health.Detect(v, health.DetectPolicy{HangTimeout: e.Policy.HangTimeout})
 	return in
 }
