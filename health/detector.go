@@ -62,11 +62,11 @@ type detection struct {
 	since    time.Time
 	evidence []string
 
-	slaves    int       // of the master, counted at all
-	reachable int       // of those, reachable
-	asked     int       // of those, reading or meant to read from the master
-	heard     int       // of those, observed after the first symptom
-	reading   []string  // heard, with a connected IO thread
+	slaves    int      // of the master, counted at all
+	reachable int      // of those, reachable
+	asked     int      // of those, reading or meant to read from the master
+	heard     int      // of those, observed after the first symptom
+	reading   []string // heard, with a connected IO thread
 	// hearsUntil is when what a reachable slave received, an event or a heartbeat,
 	// is no sign of the master's life any more; by is that slave, at when it was.
 	hearsUntil, at time.Time

@@ -118,7 +118,11 @@ func TestDetect(t *testing.T) {
 			change: func(v *View) { silentFor(v, time.Minute); v.AwakeSince = ago(200 * ms) }},
 		{name: "a silence shorter than some heartbeats is none", reach: ReachTimeout, want: StateVetoed, evidence: "db3 received something from it 1.2s ago",
 			policy: DetectPolicy{HangTimeout: 500 * ms}, recheck: 300 * ms,
-			change: func(v *View) { silentFor(v, time.Minute); v.Servers["db3"].Advanced = ago(1200 * ms); heartbeat(v, 500*ms) }},
+			change: func(v *View) {
+				silentFor(v, time.Minute)
+				v.Servers["db3"].Advanced = ago(1200 * ms)
+				heartbeat(v, 500*ms)
+			}},
 		{name: "a silence longer than some heartbeats is one", reach: ReachTimeout, want: StateHung,
 			policy: DetectPolicy{HangTimeout: 500 * ms}, change: func(v *View) { silentFor(v, 1501*ms); heartbeat(v, 500*ms) }},
 		{name: "a slave not asked since the symptom leaves a hang open", reach: ReachTimeout, want: StateSuspect,
