@@ -35,6 +35,8 @@ const (
 	KindShut     Kind = "shut"
 	KindAttach   Kind = "attach"
 	KindAnnounce Kind = "announce"
+	// KindHook runs the user's program that Hook names, for the operation For.
+	KindHook Kind = "hook"
 	// KindRejoin hands a former master with extra transactions to the rejoiner.
 	KindRejoin Kind = "rejoin"
 )
@@ -50,6 +52,9 @@ type Action struct {
 	Attach map[string]Follow
 	// From is the source of KindFetch.
 	From string
+	// Hook and For are of KindHook.
+	Hook Hook
+	For  string
 	// Extra are the transactions that only the server of KindRejoin has.
 	Extra []gtid.GTID
 	// Ends is how the open intent ended, if Journal ends it.
@@ -60,6 +65,8 @@ type Action struct {
 	RecheckIn time.Duration
 	// Why gives the facts behind the action, with measured values.
 	Why []string
+	// Notes are what status shall show of a wait that nothing holds back.
+	Notes []Problem
 	// Blocked lists the rules that hold back what is called for.
 	Blocked []Problem
 }
@@ -122,6 +129,8 @@ const (
 	// repointFor is how long a failover waits for the others to follow before it
 	// ends and leaves them to the ordinary care.
 	repointFor = 10 * time.Second
+	// hookPause is how long after a hook failed it is run again.
+	hookPause = 10 * time.Second
 	// nudgeAfter is how long commits may wait without progress although an acker
 	// is connected before repld writes a transaction of its own.
 	nudgeAfter = time.Second

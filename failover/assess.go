@@ -2,6 +2,8 @@ package failover
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/repld/repld/health"
@@ -23,7 +25,10 @@ func Assess(in Input) Report {
 		r.Servers[name] = d.assessServer(name)
 		r.Problems = append(r.Problems, r.Servers[name].Problems...)
 	}
-	r.Problems = append(next.Blocked, append(d.clusterProblems(), r.Problems...)...)
+	r.Problems = slices.Concat(next.Blocked, next.Notes, d.clusterProblems(), r.Problems)
+	if worst := d.twoWritable(); len(worst) > 0 {
+		r.Problems = append(worst, slices.DeleteFunc(r.Problems, func(p Problem) bool { return p.Code == worst[0].Code })...)
+	}
 	r.Forecast = d.forecast()
 	r.Health = d.health(next, r)
 	return r
@@ -96,6 +101,7 @@ func (d *decider) clusterProblems() []Problem {
 	if alive && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
 	}
+	ps = append(ps, d.newerProblems(alive)...)
 	if d.paused() {
 		ps = append(ps, Problem{Code: "paused", Text: d.pauseText(), Do: "replctl resume"})
 	}
@@ -189,6 +195,12 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	case "unreachable":
 		add("slave_unreachable", "", "%s", reachText(m.sv))
 	case "diverged":
+		if await := d.awaited(m.name); len(await) > 0 && len(m.s.Diverged) == 0 {
+			add("awaits_acker", fmt.Sprintf("bring %s back; or replctl rejoin %s --discard-errant", strings.Join(await, ", "), m.name),
+				"it has transactions that the cluster does not have: %s; whether anybody was told OK for them is known when %s, out of reach at the failover, was asked",
+				printGTIDs(d.errant(m.name)), strings.Join(await, ", "))
+			break
+		}
 		extra, do := m.s.Diverged, "replctl rejoin "+m.name+" says where they are saved; replctl rejoin "+m.name+" --discard-errant gives them up"
 		if len(extra) == 0 {
 			extra, do = d.errant(m.name), "replctl history"
@@ -247,21 +259,12 @@ func (d *decider) forecast() Forecast {
 				Text: m.name + " may hold acknowledged transactions that nobody else has"})
 		}
 	}
-	list := promotable(ms)
-	if len(list) == 0 {
-		f.Blocked = append(f.Blocked, Problem{Code: "no_candidate", Text: "nobody could be promoted"})
-		for _, m := range ms {
-			f.Blocked = append(f.Blocked, m.because...)
-		}
+	cand, ps := d.pick(probe, ms)
+	f.Blocked = append(f.Blocked, ps...)
+	if cand == nil {
 		return f
 	}
-	f.Candidate = list[0].name
-	if late := d.tooFarBehind(probe, list[0]); late != nil {
-		f.Blocked = append(f.Blocked, *late)
-	}
-	if best != nil && best.stuck(d.now) && best.received.Seq > list[0].applied.Seq {
-		f.Blocked = append(f.Blocked, Problem{Code: "sql_stuck", Server: best.name, Text: best.name + " holds transactions that it does not apply"})
-	}
+	f.Candidate = cand.name
 	f.AtRisk = d.atRisk(best)
 	return f
 }
@@ -282,4 +285,22 @@ func (d *decider) atRisk(best *member) *uint64 {
 	}
 	n := has.Seq - best.received.Seq
 	return &n
+}
+
+// newerProblems tells that a slave might not be able to follow who would be
+// promoted: it is of an older series of versions. That holds no failover back,
+// for a master whose slaves cannot follow is better than none.
+func (d *decider) newerProblems(alive bool) []Problem {
+	if !alive || d.c.Intent != nil {
+		return nil
+	}
+	ms := d.members(d.c.Master)
+	name := d.forecast().Candidate
+	for _, m := range ms {
+		if old := newerThan(m, ms); m.name == name && len(old) > 0 {
+			return []Problem{{Code: "newer_than_slaves", Server: name, Do: "upgrade " + strings.Join(old, ", "), Text: fmt.Sprintf(
+				"if the master died now, %s (version %s) would be promoted, and %s, of an older series, might not be able to follow it", name, m.sv.LastOK.Version, strings.Join(old, ", "))}}
+		}
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,7 +155,7 @@ func (d *decider) against(m *member) []Problem {
 			add("sql_error", "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
 		}
 	}
-	if !d.c.Lineage.Has(m.applied) || !d.c.Lineage.Has(m.received) {
+	if !d.own(m, m.applied) || !d.own(m, m.received) {
 		add("errant", "its position %s is off the cluster's lineage", m.received)
 	} else if extra := d.errant(m.name); len(extra) > 0 {
 		add("errant", "it has transactions of its own: %s", printGTIDs(extra))
@@ -175,70 +174,46 @@ func (d *decider) errant(name string) []gtid.GTID {
 		// The master may have written more since; compare again when it was
 		// observed after the slave, unless nothing of the master is missing.
 		if d.c.Lineage.Contains(mv.LastOK.BinlogPos.Of(d.domain), sv.LastOK.BinlogPos.Of(d.domain)) {
-			return d.beyond(sv.LastOK.BinlogState, mv.LastOK)
+			return d.beyond(name, sv.LastOK.BinlogState, mv.LastOK)
 		}
-		return d.offLineage(sv.LastOK.BinlogState)
+		return d.offLineage(name, sv.LastOK.BinlogState)
 	}
-	return d.beyond(sv.LastOK.BinlogState, mv.LastOK)
+	return d.beyond(name, sv.LastOK.BinlogState, mv.LastOK)
 }
 
 // beyond lists what a binary log holds and the master does not. The log of a
 // master that began as a copy holds nothing from before it: what lies on the
 // lineage, up to where the master stands, is in its data all the same.
-func (d *decider) beyond(has gtid.State, master health.Observation) []gtid.GTID {
+func (d *decider) beyond(name string, has gtid.State, master health.Observation) []gtid.GTID {
 	if master.BinlogState.IsEmpty() {
 		return nil
 	}
 	at := master.BinlogPos.Of(d.domain)
-	return slices.DeleteFunc(has.Beyond(master.BinlogState), func(g gtid.GTID) bool { return d.c.Lineage.Contains(at, g) })
+	return slices.DeleteFunc(has.List(), func(g gtid.GTID) bool {
+		return !d.dead(name, has, g) && (master.BinlogState.Contains(g) || d.c.Lineage.Contains(at, g))
+	})
+}
+
+// own tells whether what a member holds is the cluster's own.
+func (d *decider) own(m *member, g gtid.GTID) bool {
+	return d.c.Lineage.Has(g) && !d.dead(m.name, m.sv.LastOK.BinlogState, g)
+}
+
+// dead is [gtid.Lineage.Dead] for a server.
+func (d *decider) dead(name string, st gtid.State, g gtid.GTID) bool {
+	s := d.c.Servers[name]
+	return s != nil && d.c.Lineage.Dead(g, st, s.Followed)
 }
 
 // offLineage lists what is provably not the cluster's own.
-func (d *decider) offLineage(st gtid.State) []gtid.GTID {
+func (d *decider) offLineage(name string, st gtid.State) []gtid.GTID {
 	var out []gtid.GTID
 	for _, g := range st.List() {
-		if !d.c.Lineage.Has(g) {
+		if !d.c.Lineage.Has(g) || d.dead(name, st, g) {
 			out = append(out, g)
 		}
 	}
 	return out
-}
-
-// better orders candidates: most received first, then the user's preference,
-// then the name so that the same view gives the same choice.
-func better(a, b *member) int {
-	return cmp.Or(
-		cmp.Compare(b.received.Seq, a.received.Seq),
-		cmp.Compare(a.s.Promotion.Rank(), b.s.Promotion.Rank()),
-		cmp.Compare(a.name, b.name),
-	)
-}
-
-// promotable gives the members without a reason against them, best first.
-func promotable(ms []*member) []*member {
-	var out []*member
-	for _, m := range ms {
-		if len(m.because) == 0 && m.known {
-			out = append(out, m)
-		}
-	}
-	slices.SortFunc(out, better)
-	return out
-}
-
-// mostReceived is the reachable member on the lineage that holds most; nil if
-// there is none.
-func (d *decider) mostReceived(ms []*member) *member {
-	var best *member
-	for _, m := range ms {
-		if !m.sv.Reachable() || !m.known || !d.c.Lineage.Has(m.received) {
-			continue
-		}
-		if best == nil || better(m, best) < 0 {
-			best = m
-		}
-	}
-	return best
 }
 
 // acker tells whether a server may acknowledge commits: it could itself be

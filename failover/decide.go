@@ -49,6 +49,9 @@ func (d *decider) decide() Action {
 	if a, acts := d.fenceStrangers(); acts {
 		return a
 	}
+	if a, acts := d.tellAfter(); acts {
+		return a
+	}
 	if in := d.c.Intent; in != nil {
 		switch in.Kind {
 		case topology.IntentReopen:
@@ -169,15 +172,15 @@ const quietMargin = 5 * time.Second
 // contact journals, before a lost master is fenced, whether it has answered
 // commits since its loss. An armed server that is the same process, still waits,
 // and has answered none without an ack has answered none at all: every acker was
-// revoked before its successor was opened.
+// revoked before its successor was opened, or is asked before the judgement.
 func (d *decider) contact(name string) []topology.Command {
-	b, sv := d.c.Broken, d.v.Servers[name]
-	if b == nil || b.Master != name || b.Contacted {
+	b, sv := d.c.Loss(name), d.v.Servers[name]
+	if b == nil || b.Contacted {
 		return nil
 	}
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
-	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && len(b.Unseen) == 0 &&
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx &&
 		(b.Endless || d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin)
 	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
 }
@@ -217,6 +220,7 @@ func (d *decider) begin(why []string) Action {
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
 		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
 	}
+	in.NeedsFence = len(d.unfencedWithoutHook()) > 0
 	if d.ordered() {
 		in.Manual, in.To, in.AcceptLoss = true, d.in.Order.To, d.in.Order.AcceptLoss
 	}

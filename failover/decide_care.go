@@ -155,7 +155,11 @@ func (d *decider) followAll() (Action, []string) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return Action{Kind: KindAttach, Servers: names, Attach: follow, Why: why}, waiting
+		a := Action{Kind: KindAttach, Servers: names, Attach: follow, Why: why}
+		if slices.ContainsFunc(names, func(n string) bool { return d.c.Servers[n].Followed != d.c.Epoch }) {
+			a.Journal = []topology.Command{topology.MarkFollowing{Cluster: d.c.Name, Servers: names}}
+		}
+		return a, waiting
 	case len(drain) > 0:
 		return Action{Kind: KindDrain, Servers: drain, Why: []string{"restarted slaves apply the relay log that they kept"}}, waiting
 	}
@@ -257,7 +261,7 @@ func (d *decider) rejoin() (Action, bool) {
 			continue
 		}
 		extra := d.errant(name)
-		if len(extra) == 0 || !d.ready(name, KindRejoin) {
+		if len(extra) == 0 || !d.ready(name, KindRejoin) || len(d.awaited(name)) > 0 {
 			continue
 		}
 		return Action{Kind: KindRejoin, Servers: []string{name}, Extra: extra,
@@ -266,15 +270,15 @@ func (d *decider) rejoin() (Action, bool) {
 	return Action{}, false
 }
 
-// examine strikes servers off the list of those that could not be asked during
-// the last failover, once they stream and hold nothing extra.
+// examine strikes servers off the lists of those that could not be asked during
+// a failover, and ends the losses of former masters, once they stream and hold
+// nothing extra.
 func (d *decider) examine() (Action, bool) {
-	if d.c.Broken == nil {
-		return Action{}, false
-	}
-	for _, name := range d.c.Broken.Unseen {
-		if d.streams(name) && len(d.errant(name)) == 0 {
-			return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkExamined{Cluster: d.c.Name, Server: name}}}, true
+	for _, b := range d.c.Losses {
+		for _, name := range append([]string{b.Master}, b.Unseen...) {
+			if s := d.c.Servers[name]; s != nil && !s.MustFence && !s.Joining && d.streams(name) && len(d.errant(name)) == 0 {
+				return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkExamined{Cluster: d.c.Name, Server: name}}}, true
+			}
 		}
 	}
 	return Action{}, false

@@ -9,8 +9,8 @@ import (
 	"github.com/repld/repld/topology"
 )
 
-// failover says the next step of an open failover. The stages, in order:
-// revoke, learn what restarted slaves hold, choose, drain, fetch, look at the
+// failover says the next step of an open failover. The stages, in order: ask
+// hooks.pre_failover, start hooks.fence, revoke, learn what restarted slaves hold, choose, drain, fetch, look at the
 // old master once more, detach, arm, open, re-point.
 func (d *decider) failover(in *topology.Intent) Action {
 	switch {
@@ -23,11 +23,20 @@ func (d *decider) failover(in *topology.Intent) Action {
 		return Action{Kind: KindJournal, Why: []string{fmt.Sprintf("a person accepts the loss of up to %d transactions", *d.in.Order.AcceptLoss)},
 			Journal: []topology.Command{topology.AcceptLoss{Cluster: d.c.Name, Intent: in.ID, N: *d.in.Order.AcceptLoss}}}
 	}
+	if d.ordered() && !in.Manual {
+		return Action{Kind: KindJournal, Why: []string{"a person orders the failover that is under way"},
+			Journal: []topology.Command{topology.TakeOver{Cluster: d.c.Name, Intent: in.ID}}}
+	}
 	ms := d.members(in.OldMaster)
 	if a, acts := d.masterBack(in, ms); acts {
 		return a
 	}
-	for _, stage := range []func(*topology.Intent, []*member) (Action, bool){d.revoke, d.learn, d.unreachableAckers} {
+	for _, hook := range []func(*topology.Intent) (Action, bool){d.askFirst, d.fenceBeside} {
+		if a, acts := hook(in); acts {
+			return a
+		}
+	}
+	for _, stage := range []func(*topology.Intent, []*member) (Action, bool){d.revoke, d.learn, d.noteBound, d.unreachableAckers} {
 		if a, acts := stage(in, ms); acts {
 			return a
 		}
@@ -36,7 +45,10 @@ func (d *decider) failover(in *topology.Intent) Action {
 	if cand == nil {
 		return a
 	}
-	if a, acts := d.drain(cand, ms); acts {
+	if a, acts := d.drain(in, cand, ms); acts {
+		return a
+	}
+	if a, acts := d.awaitFence(in); acts {
 		return a
 	}
 	return d.prepare(in, cand, ms)
@@ -49,6 +61,9 @@ func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
 	mv := d.v.Servers[in.OldMaster]
 	if mv == nil || !mv.Last.Reach.Answers() || !mv.Last.Sent.After(in.Begun) {
 		return Action{}, false
+	}
+	if d.fencedByHook(in) {
+		return d.backThoughFenced(in)
 	}
 	if mv.Last.Reach == health.ReachOK {
 		if behind := d.behind(mv, ms); behind != "" {
@@ -226,9 +241,11 @@ func (d *decider) atStake(in *topology.Intent, best *member) uint64 {
 
 // lossAccepted tells whether a person has said that what is at stake may be
 // lost. That gives up transactions, never the one writer: a master that is only
-// silent could still be acknowledged to by the server that cannot be reached.
+// silent could still be acknowledged to by the server that cannot be reached,
+// unless hooks.fence has stopped it.
 func (d *decider) lossAccepted(in *topology.Intent, best *member) bool {
-	return in.AcceptLoss != nil && d.in.Verdict.State == health.StateDead && d.atStake(in, best) <= *in.AcceptLoss
+	stopped := d.in.Verdict.State == health.StateDead || d.fencedByHook(in)
+	return in.AcceptLoss != nil && stopped && d.atStake(in, best) <= *in.AcceptLoss
 }
 
 // couldHoldMore tells whether m may be the only holder of an acknowledged
@@ -244,100 +261,14 @@ func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bo
 	if !d.acker(m.name) {
 		return false
 	}
-	if !m.sv.Reachable() && !m.sv.Ceiling.IsZero() && best != nil && d.c.Lineage.Contains(best.received, m.sv.Ceiling) {
+	if m.sv.Reachable() || best == nil {
+		return true
+	}
+	if !m.sv.Ceiling.IsZero() && d.c.Lineage.Contains(best.received, m.sv.Ceiling) {
 		return false
 	}
-	return true
-}
-
-// choose picks who will be promoted, or says why nobody is.
-func (d *decider) choose(in *topology.Intent, ms []*member) (*member, Action) {
-	for _, m := range ms {
-		if m.sv.Reachable() && !m.sv.Last.Sent.After(in.Begun) {
-			return nil, wait(retryFirst, m.name+" was not observed since the failover began")
-		}
-	}
-	list := promotable(ms)
-	if in.To != "" {
-		list = only(list, in.To)
-	}
-	if len(list) == 0 {
-		ps := []Problem{{Code: "no_candidate", Text: "no reachable server could be promoted"}}
-		for _, m := range ms {
-			ps = append(ps, m.because...)
-		}
-		return nil, d.blocked(ps...)
-	}
-	cand := list[0]
-	if late := d.tooFarBehind(in, cand); late != nil {
-		return nil, d.blocked(*late)
-	}
-	return cand, Action{}
-}
-
-func only(list []*member, name string) []*member {
-	for _, m := range list {
-		if m.name == name {
-			return []*member{m}
-		}
-	}
-	return nil
-}
-
-// tooFarBehind is the rule of failover.max_lag: a slave that lacks transactions
-// which are older than that is not promoted without a person.
-func (d *decider) tooFarBehind(in *topology.Intent, m *member) *Problem {
-	lag := m.sv.LagReceived
-	if in.Manual || lag == nil || in.Bound.Seq <= m.received.Seq {
-		return nil
-	}
-	if old := *lag - d.now.Sub(in.Symptom); old <= d.p.MaxLag {
-		return nil
-	}
-	return &Problem{Code: "too_far_behind", Server: m.name, Do: "replctl failover", Text: fmt.Sprintf(
-		"%s lacks %d transactions, the oldest from %v ago; failover.max_lag is %v",
-		m.name, in.Bound.Seq-m.received.Seq, lag.Round(time.Second), d.p.MaxLag)}
-}
-
-// drain waits until the candidate has applied all that it received, and then
-// brings it what another reachable holder has beyond it: two connections at once
-// would apply the same transactions twice, and the SQL thread would stop.
-func (d *decider) drain(cand *member, ms []*member) (Action, bool) {
-	if cand.pending() {
-		if cand.stuck(d.now) {
-			return d.blocked(Problem{Code: "sql_stuck", Server: cand.name, Do: "replctl status", Text: fmt.Sprintf(
-				"%s has received %s and stands at %s: its SQL thread does not go on; %d transactions are at stake",
-				cand.name, cand.received, cand.applied, cand.received.Seq-cand.applied.Seq)}), true
-		}
-		return wait(0, fmt.Sprintf("%s applies %d received transactions", cand.name, cand.received.Seq-cand.applied.Seq)), true
-	}
-	best := d.mostReceived(ms)
-	if best != nil && best != cand && best.received.Seq > cand.received.Seq {
-		return d.fetchFrom(cand, best), true
-	}
-	if cand.sv.Last.Fetch != nil {
-		return d.act(KindEndFetch, cand.name, "everything was fetched"), true
-	}
-	return Action{}, false
-}
-
-// fetchFrom brings the candidate what a holder has beyond it, once the holder
-// has it in its binary log.
-func (d *decider) fetchFrom(cand, holder *member) Action {
-	has := holder.sv.Last.BinlogPos.Of(d.domain)
-	if !d.c.Lineage.Contains(has, holder.received) {
-		if holder.stuck(d.now) {
-			return d.blocked(Problem{Code: "sql_stuck", Server: holder.name, Text: fmt.Sprintf(
-				"%s holds %d transactions that %s lacks, and cannot apply them", holder.name, holder.received.Seq-cand.received.Seq, cand.name)})
-		}
-		return wait(0, fmt.Sprintf("%s applies what %s lacks", holder.name, cand.name))
-	}
-	if cand.sv.Last.Fetch != nil {
-		return wait(retryFirst, fmt.Sprintf("%s fetches up to %s from %s", cand.name, holder.received, holder.name))
-	}
-	a := d.act(KindFetch, cand.name, fmt.Sprintf("%s has %s, %s has %s", holder.name, holder.received, cand.name, cand.received))
-	a.From = holder.name
-	return a
+	has, known := d.remembered(in, m)
+	return !known || !d.c.Lineage.Contains(best.received, has)
 }
 
 // repoint makes the others follow the new master, announces it, and ends.
@@ -353,7 +284,8 @@ func (d *decider) repoint(in *topology.Intent) Action {
 		return wait(min(left, retryFirst), fmt.Sprintf("still to follow: %v", waiting))
 	}
 	return Action{Kind: KindJournal, Ends: topology.ResultDone, Journal: []topology.Command{
-		topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now, Automatic: !in.Manual && in.Kind == topology.IntentFailover}}}
+		topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now, Automatic: !in.Manual && in.Kind == topology.IntentFailover,
+			Tell: d.p.Hooks.PostFailover}}}
 }
 
 func cmpOr(a, b string) string {

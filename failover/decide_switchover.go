@@ -15,15 +15,18 @@ const nearlyCaughtUp = 500 * time.Millisecond
 // switchoverRules are the rules for beginning a switchover to a server, "" for
 // the best one, and who it would be.
 func (d *decider) switchoverRules(to string) (string, []Problem) {
-	list := promotable(d.members(d.c.Master))
+	ms := d.members(d.c.Master)
+	list := wanted(promotable(ms), ms)
 	if to != "" {
 		list = only(list, to)
 	}
-	if len(list) > 0 && d.streams(list[0].name) {
-		return list[0].name, nil
+	for _, m := range list {
+		if d.streams(m.name) {
+			return m.name, nil
+		}
 	}
 	ps := []Problem{{Code: "no_candidate", Text: "no slave could be promoted now"}}
-	for _, m := range d.members(d.c.Master) {
+	for _, m := range ms {
 		if to == "" || m.name == to {
 			ps = append(ps, m.because...)
 			if len(m.because) == 0 && !d.streams(m.name) {

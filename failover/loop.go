@@ -61,7 +61,9 @@ type LoopConfig struct {
 	Server   func(s topology.Server) Server
 	Rejoiner Rejoiner
 	Policy   Policy
-	Log      *slog.Logger
+	// Hooks runs the user's programs; nil if there are none.
+	Hooks Hooks
+	Log   *slog.Logger
 }
 
 // Loop observes, decides, journals, acts, and observes again, for one cluster.
@@ -80,6 +82,7 @@ type Loop struct {
 	op        *topology.Operation
 	lastWhy   string
 	outage    outage
+	told      alarms
 
 	mu   sync.Mutex
 	last Input
@@ -100,10 +103,14 @@ type result struct {
 	ended  time.Time
 	err    error
 	word   string // the announcement that was written
+	hook   *hookEnd
 }
 
 // NewLoop makes a loop; Run starts it.
 func NewLoop(cfg LoopConfig) *Loop {
+	if cfg.Hooks == nil {
+		cfg.Hooks = noHooks{}
+	}
 	return &Loop{
 		cfg: cfg, results: make(chan result, 64), orders: make(chan Order),
 		effects: map[string]Effect{},
@@ -167,6 +174,7 @@ func (l *Loop) step(ctx, effects context.Context) time.Duration {
 		in := l.input()
 		a := Decide(in)
 		l.remember(in, a)
+		l.watchOver(in, a)
 		if a.Kind == KindWait {
 			// An order that cannot be followed now is void: carried out later, when
 			// the person has long turned to something else, it would be a surprise.

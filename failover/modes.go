@@ -42,6 +42,8 @@ func (d *decider) unfenced() []Problem {
 	switch {
 	case d.p.AsyncWithoutFence:
 		return nil
+	case d.p.Hooks.Fence:
+		return nil // its success is waited for before the opening, see awaitFence
 	case d.c.Durability == topology.Async:
 		return []Problem{{Code: "unfenced", Server: d.c.Master, Do: "replctl failover", Text: "durability is async: " + d.c.Master +
 			" may still serve clients that repld cannot see, and nothing would stop it; failover.async_without_fence is false"}}

@@ -41,6 +41,8 @@ func (l *Loop) perform(ctx context.Context, in Input, a Action) bool {
 	}
 	l.cfg.Log.Info("acting", logCluster, l.cfg.Cluster, logAction, a.Kind, logServer, a.Servers, logWhy, a.Why)
 	switch a.Kind {
+	case KindHook:
+		l.startHook(ctx, in, a)
 	case KindAnnounce:
 		l.start(ctx, announceKey, a, func(ctx context.Context) error { return l.announce(ctx, in) })
 	case KindProbe:
@@ -78,9 +80,12 @@ func (l *Loop) begin(a Action) bool {
 		return false
 	}
 	l.op, l.order = op, nil
+	l.forgetHooks()
 	l.cfg.Log.Warn("begun", logCluster, l.cfg.Cluster, logAction, in.Kind, logEpoch, in.Epoch, logWhy, a.Why)
 	l.cfg.Observer.Hurry(2 * time.Second)
-	l.cfg.Observer.SetCluster(l.cfg.Journal.Cluster(l.cfg.Cluster))
+	c := l.cfg.Journal.Cluster(l.cfg.Cluster)
+	l.cfg.Observer.SetCluster(c)
+	l.tellOperation(EventBegun, c, op)
 	return true
 }
 
@@ -188,6 +193,9 @@ func (l *Loop) finish(r result) {
 	e = Effect{Last: r.kind, Failed: failed, Again: again, At: r.ended}
 	if r.err != nil {
 		e.Err = r.err.Error()
+		if r.hook != nil && r.hook.output != "" {
+			e.Err += ": " + r.hook.output
+		}
 	}
 	l.effects[r.server] = e
 	took := ms(r.ended.Sub(r.begun))
@@ -202,7 +210,9 @@ func (l *Loop) finish(r result) {
 		l.announced = r.word
 		l.noteFirstAck(r.ended)
 	}
-	if l.op != nil && r.kind != KindProbe {
+	if r.hook != nil {
+		l.finishHook(r)
+	} else if l.op != nil && r.kind != KindProbe {
 		server := r.server
 		if server == announceKey {
 			server = l.op.NewMaster

@@ -21,7 +21,7 @@ type Tail struct {
 // undone without asking: provably nobody was told OK for them. The reasons are
 // given either way. That holds if
 //
-//   - the server is the one whose loss is recorded, and every one of its
+//   - the loss of the server is recorded, and every one of its
 //     commits waited for an acker when it broke,
 //   - every server that could have acknowledged has been asked since, and none
 //     of them has the transactions (else they were promoted), and
@@ -35,10 +35,10 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 	if !undo {
 		add("rejoin.unacknowledged is keep")
 	}
-	b := c.Broken
+	b := c.Loss(server)
 	switch {
-	case b == nil || b.Master != server:
-		add("it is not the master whose loss is recorded")
+	case b == nil:
+		add("it is no master whose loss is recorded")
 	default:
 		if !b.Armed {
 			add("its commits were not known to wait for an acker when it broke")
@@ -46,8 +46,11 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 		if len(b.Unseen) > 0 {
 			add("%s could not be asked during the failover and may have acknowledged", strings.Join(b.Unseen, ", "))
 		}
+		if len(b.Forgotten) > 0 {
+			add("%s may have acknowledged, and was removed, or its data given up, before it could be asked", strings.Join(b.Forgotten, ", "))
+		}
 	}
-	quiet := b != nil && b.Master == server && b.Quiet
+	quiet := b != nil && b.Quiet
 	if n := len(t.Extra) - t.BeforeRestart; n > 0 && !quiet {
 		add("%d of them were not written before a restart that ended their commits unanswered, and may have been acknowledged", n)
 	}
@@ -63,4 +66,24 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 		return false, no
 	}
 	return true, []string{fmt.Sprintf("nobody was told OK for any of the %d transactions: each was waiting for an acker when the server died or was fenced", len(t.Extra))}
+}
+
+// awaited lists the servers that must be asked before it is judged whether what
+// a returned master has alone can have been acknowledged: those that could not be
+// asked during its failover and are still out, while all else speaks for undoing
+// it. One that is back and has extra transactions itself is not waited for: it
+// says enough.
+func (d *decider) awaited(name string) []string {
+	b := d.c.Loss(name)
+	if b == nil || !b.Armed || !d.p.UndoUnacknowledged || len(b.Forgotten) > 0 {
+		return nil
+	}
+	var out []string
+	for _, n := range b.Unseen {
+		if s := d.c.Servers[n]; s == nil || d.v.Servers[n].Reachable() && (len(s.Diverged) > 0 || len(d.errant(n)) > 0) {
+			return nil
+		}
+		out = append(out, n)
+	}
+	return out
 }

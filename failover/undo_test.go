@@ -14,7 +14,7 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 	extra := []gtid.GTID{{Server: 1, Seq: 104}, {Server: 1, Seq: 105}}
 	good := func() (*topology.Cluster, Tail, bool) {
 		return &topology.Cluster{
-			Broken:  &topology.Break{Master: "db1", Armed: true},
+			Losses:  []*topology.Break{{Master: "db3"}, {Master: "db1", Armed: true}},
 			Servers: map[string]*topology.Server{"db1": {Name: "db1", Identity: topology.Identity{ServerID: 1}}},
 		}, Tail{Extra: extra, BeforeRestart: 2}, true
 	}
@@ -24,9 +24,10 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(c *topology.Cluster, t *Tail, undo *bool){
 		"rejoin.unacknowledged is keep":      func(_ *topology.Cluster, _ *Tail, undo *bool) { *undo = false },
-		"is not the master whose loss":       func(c *topology.Cluster, _ *Tail, _ *bool) { c.Broken = nil },
-		"not known to wait for an acker":     func(c *topology.Cluster, _ *Tail, _ *bool) { c.Broken.Armed = false },
-		"db3 could not be asked":             func(c *topology.Cluster, _ *Tail, _ *bool) { c.Broken.Unseen = []string{"db3"} },
+		"is no master whose loss":            func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses = c.Losses[:1] },
+		"not known to wait for an acker":     func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Armed = false },
+		"db3 could not be asked":             func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Unseen = []string{"db3"} },
+		"db4 may have acknowledged, and":     func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Forgotten = []string{"db4"} },
 		"1 of them were not written before":  func(_ *topology.Cluster, t *Tail, _ *bool) { t.BeforeRestart = 1 },
 		"0-3-105 was not written by it":      func(_ *topology.Cluster, t *Tail, _ *bool) { t.Extra = []gtid.GTID{extra[0], {Server: 3, Seq: 105}} },
 		"2 of them were not written before ": func(_ *topology.Cluster, t *Tail, _ *bool) { t.BeforeRestart = 0 },
@@ -40,7 +41,7 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 	}
 	// A server that never restarted and was fenced while it waited told nobody.
 	c, tail, undo = good()
-	tail.BeforeRestart, c.Broken.Quiet = 0, true
+	tail.BeforeRestart, c.Losses[1].Quiet = 0, true
 	if may, why := MayUndo(c, "db1", tail, undo); !may {
 		t.Errorf("a quiet server: %v", why)
 	}

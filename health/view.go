@@ -46,8 +46,11 @@ type ServerView struct {
 	// event or a heartbeat since the observation before.
 	Advanced time.Time
 	// Applied is the last time that the applied position, or the position inside
-	// the relay log, was seen to have moved.
+	// the relay log, was seen to have moved, or nothing was left to apply.
 	Applied time.Time
+	// ApplyRate is how many transactions per second it has lately applied while it
+	// moved; 0 if unknown.
+	ApplyRate float64
 	// StreamingAt is the last time the slave was seen with its IO thread connected.
 	StreamingAt time.Time
 	// NoAckerSince, on a master, is since when it is observed without an acker;

@@ -92,6 +92,7 @@ func (m *Monitor) record(name string, obs Observation) {
 		m.awake = obs.At
 	}
 	sv.fold(obs)
+	sv.foldRate(prev.LastOK, obs, m.cluster.Lineage.Domain())
 	if name == m.cluster.Master && obs.Reach == ReachOK && !obs.ReadOnly {
 		m.raiseCeilings(obs)
 	}
@@ -183,6 +184,32 @@ func (s *ServerView) foldSlave(prev, obs Observation) {
 		is.RelayLogPos != was.RelayLogPos || is.RelayLogFile != was.RelayLogFile || !obs.SlavePos.Equal(prev.SlavePos) {
 		s.Applied = obs.At
 	}
+}
+
+// rateSpan is about how long back [ServerView.ApplyRate] looks.
+const rateSpan = 3 * time.Second
+
+// foldRate derives what needs the applied and the received position: whether
+// anything is left to apply, and the pace, averaged so that an observation counts
+// the less the longer ago it is.
+func (s *ServerView) foldRate(prev, obs Observation, domain uint32) {
+	if obs.Reach != ReachOK || prev.Reach != ReachOK || !obs.At.After(prev.At) {
+		return
+	}
+	was, is := prev.SlavePos.Of(domain).Seq, obs.SlavePos.Of(domain).Seq
+	if st := obs.Slave; st != nil && st.Received.Of(domain).Seq > 0 && st.Received.Of(domain).Seq <= is {
+		s.Applied = obs.At // with nothing to do it is not held up
+	}
+	if is <= was {
+		return // idle, or held up: the pace is that of when it moves
+	}
+	span := obs.At.Sub(prev.At)
+	pace := float64(is-was) / span.Seconds()
+	weight := float64(span) / float64(span+rateSpan)
+	if s.ApplyRate == 0 {
+		weight = 1
+	}
+	s.ApplyRate += weight * (pace - s.ApplyRate)
 }
 
 func (s *ServerView) foldMaster(prev, obs Observation) {

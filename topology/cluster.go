@@ -64,45 +64,14 @@ type Cluster struct {
 	// runs, the monitor's memory is fresher.
 	MasterSeen gtid.GTID `json:"master_seen"`
 	ArmedSeen  time.Time `json:"armed_seen,omitzero"`
-	// Broken is the evidence of the last loss of a master, kept until its former
-	// master is back or removed: it decides whether transactions that nobody
-	// else has can have been acknowledged.
-	Broken *Break `json:"broken,omitempty"`
+	// Losses holds the evidence of each lost master that is not back yet.
+	Losses []*Break `json:"losses,omitempty"`
+	// Changes are the changes of master that hooks.post_failover has not been run
+	// for yet, oldest first; empty without that hook.
+	Changes []Change `json:"changes,omitempty"`
 	// ConfirmNeeded says why automatic mode is off until a person confirms it
 	// (a rebuilt or older state file); "" normally.
 	ConfirmNeeded string `json:"confirm_needed,omitempty"`
-}
-
-// Break is what was known when a master was lost.
-type Break struct {
-	// Epoch and Master of the era that ended.
-	Epoch  uint64 `json:"epoch"`
-	Master string `json:"master"`
-	// At is the first symptom.
-	At time.Time `json:"at"`
-	// Armed is true if the master was observed armed (semi-sync on, its status
-	// ON, an acker connected) not longer than semi_sync.server_timeout before At
-	// and nothing has degraded it since.
-	Armed bool `json:"armed"`
-	// ArmedSeen is the time of that observation.
-	ArmedSeen time.Time `json:"armed_seen,omitzero"`
-	// Endless is as in [Cluster].
-	Endless bool `json:"endless,omitempty"`
-	// Fork is the last transaction that the successor shares with the lost master.
-	Fork gtid.GTID `json:"fork"`
-	// Started is when the lost server's process had started, and NoTx how many
-	// commits it had then answered without an ack, when it was last observed.
-	Started time.Time `json:"started,omitzero"`
-	NoTx    uint64    `json:"no_tx"`
-	// Contacted is true once the lost server was observed again; Quiet if it was
-	// the same process then, still waited for acks, and had answered no further
-	// commit without one: what it has alone was then never answered OK, for
-	// fencing ends those commits without an answer.
-	Contacted bool `json:"contacted,omitempty"`
-	Quiet     bool `json:"quiet,omitempty"`
-	// Unseen lists servers that could hold more and were not reachable during
-	// the failover; a server leaves the list when it has been examined.
-	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Durability is what a commit on the master waits for.
@@ -200,6 +169,10 @@ type Server struct {
 	// Source names the server that a slave replicates from; "" for the master.
 	Source    string    `json:"source,omitempty"`
 	Promotion Promotion `json:"promotion"`
+	// Followed is the epoch of the last master that it was let follow, or was
+	// itself; 0 if unknown. It cannot hold a transaction of a later one: what looks
+	// like that is a dead tail whose numbers were given out again.
+	Followed uint64 `json:"followed,omitempty"`
 	// Joining is true while init slave or a re-seed is under way: no automatic
 	// action touches the server meanwhile and it counts for nothing.
 	Joining bool `json:"joining,omitempty"`
@@ -279,10 +252,10 @@ func (c *Cluster) Clone() *Cluster {
 	}
 	d.Intent = c.Intent.Clone()
 	d.Stopped = slices.Clone(c.Stopped)
-	if c.Broken != nil {
-		b := *c.Broken
-		b.Unseen = slices.Clone(c.Broken.Unseen)
-		d.Broken = &b
+	d.Changes = slices.Clone(c.Changes)
+	d.Losses = nil
+	for _, b := range c.Losses {
+		d.Losses = append(d.Losses, b.clone())
 	}
 	return &d
 }

@@ -135,6 +135,9 @@ func (c PutServer) apply(st *State) error {
 		}
 	}
 	s := c.Server
+	if s.Followed == 0 {
+		s.Followed = cl.Epoch
+	}
 	cl.Servers[s.Name] = &s
 	return nil
 }
@@ -161,12 +164,8 @@ func (c RemoveServer) apply(st *State) error {
 	}
 	delete(cl.Servers, c.Name)
 	cl.Stopped = without(cl.Stopped, c.Name)
-	if b := cl.Broken; b != nil {
-		b.Unseen = without(b.Unseen, c.Name)
-		if b.Master == c.Name {
-			cl.Broken = nil
-		}
-	}
+	cl.forget(c.Name)
+	cl.back(c.Name)
 	return nil
 }
 
@@ -199,6 +198,9 @@ func (c FoundEra) apply(st *State) error {
 	if c.Start != nil {
 		cl.Start = c.Start
 	}
+	for _, s := range cl.Servers {
+		s.Followed = cl.Epoch // a person may have pointed them to it already
+	}
 	cl.setMaster(c.Master)
 	return nil
 }
@@ -207,6 +209,10 @@ func (c FoundEra) apply(st *State) error {
 func (c *Cluster) setMaster(name string) {
 	old := c.Master
 	c.Master = name
+	c.back(name)
+	if s := c.Servers[name]; s != nil {
+		s.Followed = c.Epoch
+	}
 	for _, s := range c.Servers {
 		switch {
 		case s.Name == name:

@@ -117,7 +117,7 @@ func (c NoteContact) cluster() string  { return c.Cluster }
 func (c NoteContact) structural() bool { return false }
 func (c NoteContact) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
-		if b := cl.Broken; b != nil && b.Master == c.Server && !b.Contacted {
+		if b := cl.Loss(c.Server); b != nil && !b.Contacted {
 			b.Contacted, b.Quiet = true, c.Quiet
 		}
 	})
@@ -130,6 +130,28 @@ func (c MarkFenced) cluster() string  { return c.Cluster }
 func (c MarkFenced) structural() bool { return true }
 func (c MarkFenced) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.MustFence = false })
+}
+
+// MarkFollowing records that slaves are about to be attached to the present
+// master: from now on they may hold its transactions.
+type MarkFollowing struct {
+	Cluster string
+	Servers []string
+}
+
+func (c MarkFollowing) cluster() string  { return c.Cluster }
+func (c MarkFollowing) structural() bool { return false }
+func (c MarkFollowing) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Servers {
+		if s := cl.Servers[name]; s != nil {
+			s.Followed = cl.Epoch
+		}
+	}
+	return nil
 }
 
 // MarkStarted records that slaves whose IO threads repld had stopped were seen
@@ -152,17 +174,17 @@ func (c MarkStarted) apply(st *State) error {
 	return nil
 }
 
-// MarkExamined records that a server which was unreachable during the last
-// failover has been examined and holds nothing that the new master lacks.
+// MarkExamined records that a server which was unreachable during a failover,
+// or whose own loss is recorded, follows the master and holds nothing that the
+// master lacks: it acknowledged nothing that was lost, and is back.
 type MarkExamined struct{ Cluster, Server string }
 
 func (c MarkExamined) cluster() string  { return c.Cluster }
 func (c MarkExamined) structural() bool { return false }
 func (c MarkExamined) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
-		if cl.Broken != nil {
-			cl.Broken.Unseen = without(cl.Broken.Unseen, c.Server)
-		}
+		cl.examined(c.Server)
+		cl.back(c.Server)
 	})
 }
 
@@ -178,8 +200,8 @@ func (c MarkDiverged) structural() bool { return true }
 func (c MarkDiverged) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
 		s.Diverged = c.Extra
-		if cl.Broken != nil && len(c.Extra) == 0 && cl.Broken.Master == c.Server {
-			cl.Broken = nil
+		if len(c.Extra) == 0 {
+			cl.back(c.Server)
 		}
 	})
 }
@@ -194,7 +216,12 @@ type MarkJoining struct {
 func (c MarkJoining) cluster() string  { return c.Cluster }
 func (c MarkJoining) structural() bool { return true }
 func (c MarkJoining) apply(st *State) error {
-	return st.server(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.Joining = c.Joining })
+	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
+		s.Joining = c.Joining
+		if c.Joining {
+			cl.forget(c.Server)
+		}
+	})
 }
 
 // MarkReseeding records that a member's data is about to be given up for a copy
@@ -210,11 +237,11 @@ func (c MarkReseeding) structural() bool { return true }
 func (c MarkReseeding) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
 		s.Reseeding, s.Joining = c.Reseeding, c.Reseeding
-		if !c.Reseeding {
+		if c.Reseeding {
+			cl.forget(c.Server)
+		} else {
 			s.Diverged = nil
-			if cl.Broken != nil && cl.Broken.Master == c.Server {
-				cl.Broken = nil
-			}
+			cl.back(c.Server)
 		}
 	})
 }

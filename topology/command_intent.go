@@ -83,6 +83,49 @@ func (c AcceptLoss) apply(st *State) error {
 	return nil
 }
 
+// RaiseBound journals that more of the old master's transactions were seen than
+// the intent knows of. It never lowers the bound.
+type RaiseBound struct {
+	Cluster, Intent string
+	GTID            gtid.GTID
+}
+
+func (c RaiseBound) cluster() string  { return c.Cluster }
+func (c RaiseBound) structural() bool { return false }
+func (c RaiseBound) apply(st *State) error {
+	_, in, err := st.intent(c.Cluster, c.Intent)
+	if err != nil {
+		return err
+	}
+	if c.GTID.Seq > in.Bound.Seq {
+		in.Bound = c.GTID
+	}
+	return nil
+}
+
+// NoteFetch journals, before a candidate fetches from another server, what it
+// has received by itself. Of several fetches of one server the first counts.
+type NoteFetch struct {
+	Cluster, Intent, Server string
+	Own                     gtid.GTID
+}
+
+func (c NoteFetch) cluster() string  { return c.Cluster }
+func (c NoteFetch) structural() bool { return false }
+func (c NoteFetch) apply(st *State) error {
+	_, in, err := st.intent(c.Cluster, c.Intent)
+	if err != nil {
+		return err
+	}
+	if _, known := in.Own[c.Server]; !known {
+		if in.Own == nil {
+			in.Own = map[string]gtid.GTID{}
+		}
+		in.Own[c.Server] = c.Own
+	}
+	return nil
+}
+
 // RollBack journals that a switchover is given up: its old master is opened
 // again. It is refused once an opening may have taken effect elsewhere.
 type RollBack struct{ Cluster, Intent, Why string }
@@ -163,10 +206,10 @@ func (c RecordOpened) apply(st *State) error {
 		cl.setMaster(s.Name)
 		return nil
 	}
-	cl.Broken = &Break{
+	cl.lose(Break{
 		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen, Endless: in.Endless,
 		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx,
-	}
+	})
 	if old := cl.Servers[in.OldMaster]; old != nil {
 		old.MustFence = true
 	}
@@ -180,6 +223,8 @@ type EndIntent struct {
 	Cluster, Intent string
 	At              time.Time
 	Automatic       bool
+	// Tell is true if hooks.post_failover is to be run for the new master.
+	Tell bool
 }
 
 func (c EndIntent) cluster() string  { return c.Cluster }
@@ -194,6 +239,9 @@ func (c EndIntent) apply(st *State) error {
 	}
 	if c.Automatic {
 		cl.LastFailover = c.At
+	}
+	if c.Tell && !in.Opened.IsZero() {
+		cl.Changes = append(cl.Changes, Change{Operation: in.ID, Kind: in.Kind, Epoch: in.Epoch, OldMaster: in.OldMaster, NewMaster: in.Opening.Server})
 	}
 	cl.Intent = nil
 	return nil

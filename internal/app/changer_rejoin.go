@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/repld/repld/failover"
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
@@ -43,6 +45,8 @@ func (ch *changer) Rejoin(ctx context.Context, cluster string, r api.RejoinReque
 		return &api.Result{Text: r.Name + " follows " + c.Master + " already: nothing to do"}, nil
 	case len(s.Diverged) == 0 && state == "stopped":
 		return ch.startAgain(ctx, cluster, r)
+	case state == "diverged" && !r.DiscardErrant:
+		return nil, notDiscarded(c, r.Name, problemTexts(report.Servers[r.Name].Problems), "what it alone has is saved first")
 	}
 	return ch.rejoinByCopy(ctx, g, c, r, p)
 }
@@ -60,10 +64,24 @@ func mayRejoin(c *topology.Cluster, s *topology.Server, r api.RejoinRequest) err
 	case s.MustFence:
 		return refuse("must_fence", "the server has not been fenced yet", "it was the master and has not been seen read-only", "replctl status")
 	case len(s.Diverged) > 0 && !r.DiscardErrant:
-		return refuse("diverged", "the server has transactions that the cluster does not have, and somebody may have been told OK for them",
-			joinGTIDs(s.Diverged), fmt.Sprintf("look at what was saved under data_dir/errant/%s/%s, then: replctl rejoin %s --discard-errant", c.Name, r.Name, r.Name))
+		return notDiscarded(c, r.Name, joinGTIDs(s.Diverged), "look at what was saved")
 	}
 	return nil
+}
+
+// notDiscarded refuses to give up what a server alone has unless that was said.
+func notDiscarded(c *topology.Cluster, name, extra, first string) error {
+	return &fault.Error{Kind: fault.Refused, Code: "diverged", Server: name, State: "nothing was changed", Cause: extra,
+		What: "the server has transactions that the cluster does not have, and somebody may have been told OK for them",
+		Do:   fmt.Sprintf("%s under data_dir/errant/%s/%s; then: replctl rejoin %s --discard-errant", first, c.Name, name, name)}
+}
+
+func problemTexts(ps []failover.Problem) string {
+	words := make([]string, len(ps))
+	for i, p := range ps {
+		words[i] = p.Text
+	}
+	return strings.Join(words, "; ")
 }
 
 // startAgain lets the loop attach a slave that somebody has stopped.
@@ -121,8 +139,8 @@ func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Clust
 	}
 	begun := time.Now()
 	op := topology.Operation{Cluster: c.Name, Kind: topology.OpRejoin, Server: r.Name, Epoch: c.Epoch, StartedAt: begun, Evidence: []string{"ordered by hand"}}
-	in, report, _ := ch.guards.Report(c.Name)
-	if report.Servers[r.Name].State == "diverged" && len(c.Servers[r.Name].Diverged) == 0 && in.View.Servers[r.Name].Last.Slave == nil {
+	_, report, _ := ch.guards.Report(c.Name)
+	if report.Servers[r.Name].State == "diverged" && len(c.Servers[r.Name].Diverged) == 0 {
 		index, err := (&rejoiner{g: g, dataDir: ch.cfg.DataDir, reseed: ch}).save(ctx, c, r.Name)
 		if err != nil {
 			return nil, err

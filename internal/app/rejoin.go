@@ -26,6 +26,7 @@ type rejoiner struct {
 	g       *guard
 	dataDir string
 	reseed  reseeder
+	hooks   *hooks
 }
 
 var _ failover.Rejoiner = (*rejoiner)(nil)
@@ -57,6 +58,7 @@ func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []g
 	if saveErr := r.g.store.SaveOperation(op); saveErr != nil && err == nil {
 		err = saveErr
 	}
+	r.hooks.ended(r.g.store.Cluster(cluster), op)
 	return err
 }
 
@@ -104,12 +106,12 @@ func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string)
 	view := r.g.monitor.View()
 	mv := view.Servers[c.Master]
 	fork := c.Floor
-	if left := c.Lineage.Common(view.Servers[server].LastOK.BinlogState); !left.IsZero() && left.Seq < fork.Seq {
+	if left := c.Lineage.Common(view.Servers[server].LastOK.BinlogState, c.Servers[server].Followed); !left.IsZero() && left.Seq < fork.Seq {
 		// It was lost more than one era ago: what came after that it never had.
 		fork = left
 	}
-	if c.Broken != nil && c.Broken.Master == server {
-		fork = c.Broken.Fork
+	if b := c.Loss(server); b != nil {
+		fork = b.Fork
 	}
 	from, err := r.reseed.endpoint(c.Name, *c.Servers[server])
 	if err != nil {

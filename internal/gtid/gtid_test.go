@@ -96,11 +96,11 @@ func TestCommonIsWhereAServerLeftTheLineage(t *testing.T) {
 		"0-2-199,0-3-299,0-1-320": "0-1-320",
 		"0-2-199,0-3-310,0-1-103": "0-3-299",
 	} {
-		if got := l.Common(parseState(t, state)).String(); got != want {
+		if got := l.Common(parseState(t, state), 0).String(); got != want {
 			t.Errorf("Common(%s) = %q, want %q", state, got, want)
 		}
 	}
-	if got := (gtid.Lineage{}).Common(parseState(t, "0-1-5")); !got.IsZero() {
+	if got := (gtid.Lineage{}).Common(parseState(t, "0-1-5"), 0); !got.IsZero() {
 		t.Errorf("without an era: %v", got)
 	}
 }
@@ -242,4 +242,42 @@ func parseState(t *testing.T, s string) gtid.State {
 		t.Fatal(err)
 	}
 	return st
+}
+
+// A tail of a server that was master twice bears names that its second era gave
+// out again. Who cannot have followed that era has the tail.
+func TestATailWhoseNumbersWereGivenOutAgainIsDead(t *testing.T) {
+	// 1 was lost at 104 with a tail up to 110; 2 wrote 105 and 106; then 1 again.
+	l := gtid.Lineage{{Epoch: 1, Server: 1, First: 1}, {Epoch: 2, Server: 2, First: 105}, {Epoch: 3, Server: 1, First: 107}}
+	empty := gtid.Lineage{l[0], {Epoch: 2, Server: 2, First: 105}, {Epoch: 3, Server: 1, First: 105}}
+	same := gtid.Lineage{l[0], {Epoch: 2, Server: 1, First: 105}}
+	for name, c := range map[string]struct {
+		l        gtid.Lineage
+		g, state string
+		followed uint64
+		dead     bool
+		common   string
+	}{
+		"the tail":                             {l, "0-1-110", "0-1-110", 1, true, "0-1-104"},
+		"the tail, where it is off anyway":     {l, "0-1-106", "0-1-106", 1, false, "0-1-104"},
+		"who followed the era":                 {l, "0-1-110", "0-1-110", 3, false, "0-1-110"},
+		"who went through the era between":     {l, "0-1-110", "0-1-110,0-2-106", 2, false, "0-1-110"},
+		"who left in the middle of it":         {l, "0-1-110", "0-1-110,0-2-105", 1, true, "0-2-105"},
+		"who follows nobody knows whom":        {l, "0-1-110", "0-1-110", 0, false, "0-1-110"},
+		"what is common":                       {l, "0-1-104", "0-1-104", 1, false, "0-1-104"},
+		"an era between without a transaction": {empty, "0-1-105", "0-1-105", 1, true, "0-1-104"},
+		"one master in two eras in a row":      {same, "0-1-110", "0-1-110", 1, false, "0-1-110"},
+	} {
+		g, err := gtid.Parse(c.g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := parseState(t, c.state)
+		if got := c.l.Dead(g, st, c.followed); got != c.dead {
+			t.Errorf("%s: dead %v", name, got)
+		}
+		if got := c.l.Common(st, c.followed).String(); got != c.common {
+			t.Errorf("%s: common %s, want %s", name, got, c.common)
+		}
+	}
 }

@@ -60,9 +60,7 @@ func (l Lineage) Domain() uint32 {
 //
 // Has can only tell what the identifiers tell: if a server became master again,
 // and its earlier dead tail had reached beyond the first sequence number of its
-// new era, two transactions of one name exist, and both are taken for the
-// cluster's own. What tells them apart is the state of the binary log, which
-// then lacks the transactions of the eras between.
+// new era, two transactions of one name exist. [Lineage.Dead] tells them apart.
 func (l Lineage) Has(g GTID) bool {
 	if g.IsZero() {
 		return true
@@ -70,12 +68,49 @@ func (l Lineage) Has(g GTID) bool {
 	if len(l) == 0 || g.Domain != l.Domain() {
 		return false
 	}
+	i := l.era(g.Seq)
+	return i < 0 || g.Server == l[i].Server
+}
+
+// era is the index of the era that a sequence number falls into, -1 for what
+// lies before the first.
+func (l Lineage) era(seq uint64) int {
 	for i := len(l) - 1; i >= 0; i-- {
-		if g.Seq >= l[i].First {
-			return g.Server == l[i].Server
+		if seq >= l[i].First {
+			return i
 		}
 	}
-	return true
+	return -1
+}
+
+// Dead tells whether g, held by a server, only bears the name of one of the
+// cluster's own: its era's master had been master before and left a tail, and the
+// server can have nothing of the later era, because the last master that it was
+// let follow is that of epoch followed (0: unknown), and because its binary log,
+// in state st, holds nothing of the eras between the two. A tail that nobody has
+// seen, on a server that was down all the while, is recognised by that, too.
+func (l Lineage) Dead(g GTID, st State, followed uint64) bool {
+	k := l.era(g.Seq)
+	if k < 0 || !l.Has(g) || followed == 0 || l[k].Epoch <= followed {
+		return false
+	}
+	between := false
+	for i := k - 1; i >= 0; i-- {
+		e := l[i]
+		switch {
+		case e.Server == g.Server && between:
+			return true
+		case e.Server == g.Server && e.Epoch <= followed:
+			return false // the same master went on
+		case e.Server == g.Server:
+			continue
+		}
+		between = true
+		if end := l[i+1].First - 1; end >= e.First && st.High(e.Domain, e.Server) >= end {
+			return false // it went through the era between
+		}
+	}
+	return false
 }
 
 // Check returns an error that wraps [ErrDiverged] and names what was expected
@@ -103,18 +138,19 @@ func (l Lineage) describe(seq uint64) string {
 
 // Common gives the last transaction of the lineage that a binary log with this
 // state holds: where a server, be it the master of an earlier era with a tail of
-// its own, left the cluster's history. The zero GTID if it holds none.
-func (l Lineage) Common(st State) GTID {
+// its own, left the cluster's history. The zero GTID if it holds none. followed is
+// as in [Lineage.Dead].
+func (l Lineage) Common(st State, followed uint64) GTID {
 	var best GTID
 	consider := func(g GTID) {
-		if !g.IsZero() && l.Has(g) && g.Seq > best.Seq {
+		if !g.IsZero() && l.Has(g) && !l.Dead(g, st, followed) && g.Seq > best.Seq {
 			best = g
 		}
 	}
 	for _, g := range st.List() {
 		consider(g)
 		for i, e := range l[:max(0, len(l)-1)] {
-			if end := l[i+1].First - 1; e.Domain == g.Domain && e.Server == g.Server && g.Seq > end {
+			if end := l[i+1].First - 1; e.Domain == g.Domain && e.Server == g.Server && g.Seq > end && (followed == 0 || e.Epoch <= followed) {
 				consider(GTID{Domain: g.Domain, Server: g.Server, Seq: end})
 			}
 		}

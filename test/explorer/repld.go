@@ -36,7 +36,7 @@ func canonical(c *topology.Cluster) {
 	if !c.ArmedSeen.IsZero() {
 		c.ArmedSeen = now
 	}
-	if b := c.Broken; b != nil {
+	for _, b := range c.Losses {
 		b.At, b.ArmedSeen, b.Started = tSymptom, tSymptom, tStarted
 	}
 	if in := c.Intent; in != nil {
