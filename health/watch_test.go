@@ -260,7 +260,7 @@ func TestBeingCutOffIsNoSilenceOfTheMaster(t *testing.T) {
 		}
 		f.set("db2", slave)
 		back := time.Now()
-		for time.Since(back) < 2*time.Second {
+		for time.Since(back) < 1900*time.Millisecond {
 			time.Sleep(50 * time.Millisecond)
 			if v := Detect(m.View(), policy); v.Lost() {
 				t.Fatalf("%v after the first server answered: %+v", time.Since(back), v)
