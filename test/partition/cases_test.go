@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -97,19 +96,31 @@ func TestCaseA17_NoFailoverOfAMasterThatIsAlive(t *testing.T) {
 	only := func(st *api.Status) bool { return st.Epoch == 1 && *st.Master == "db1" && st.Health != "failing_over" }
 
 	t.Run("too many connections", func(t *testing.T) {
-		master.MustExec(t, "SET GLOBAL max_connections = 10")
-		release := c.occupy(t, app2)
-		c.dropRepld()
+		admin, err := master.Conn(t.Context())
+		c.must(err)
+		defer admin.Close()
+		set := func(n string) {
+			_, err := admin.ExecContext(t.Context(), "SET GLOBAL max_connections = "+n)
+			c.must(err)
+		}
+		// So many that not even the place in reserve is left, by which repld, as an
+		// administrator, would still get in.
+		release := c.occupy(app2, 30)
+		set("10")
+		c.dropRepld(admin)
 		c.unkind(t, "1040")
 		c.stays(2*time.Second, "left alone", only)
 		release()
-		master.MustExec(t, "SET GLOBAL max_connections = 151")
+		set("151")
 	})
 	c.healthy()
 	t.Run("access denied", func(t *testing.T) {
 		hash := master.MustValue(t, "SELECT authentication_string FROM mysql.user WHERE User = 'repld'")
 		master.MustExec(t, "SET sql_log_bin = 0", "ALTER USER 'repld'@'%' IDENTIFIED BY 'another-one-1'")
-		c.dropRepld()
+		admin, err := master.Conn(t.Context())
+		c.must(err)
+		defer admin.Close()
+		c.dropRepld(admin)
 		c.unkind(t, "1045")
 		c.stays(2*time.Second, "left alone", only)
 		master.MustExec(t, "SET sql_log_bin = 0", "ALTER USER 'repld'@'%' IDENTIFIED BY PASSWORD '"+hash+"'")
@@ -150,48 +161,41 @@ func (c *cluster) unkind(t *testing.T, errno string) {
 	})
 }
 
-// occupy takes every connection that the master gives to ordinary accounts, also
-// those that come free later, until it is told to let go.
-func (c *cluster) occupy(t *testing.T, node string) (release func()) {
-	t.Helper()
+// occupy opens idle sessions on the master until they are released.
+func (c *cluster) occupy(node string, sessions int) (release func()) {
+	c.t.Helper()
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = ledger.User, ledger.Password, "tcp", c.Server("db1").Addr()
 	cfg.DialFunc, cfg.Logger = c.net.Node(node).Dial, &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(cfg)
 	c.must(err)
 	db := sql.OpenDB(connector)
-	ctx, stop := context.WithCancel(t.Context())
-	done, full := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for once := true; ctx.Err() == nil; {
-			// Held until the pool is closed.
-			_, err := db.Conn(ctx)
-			var refused *mysql.MySQLError
-			if errors.As(err, &refused) && refused.Number == 1040 && once {
-				close(full)
-				once = false
-			}
-			if err != nil {
-				time.Sleep(time.Millisecond)
-			}
-		}
-	}()
-	select {
-	case <-full:
-	case <-time.After(patience):
-		t.Error("the master takes connections without end")
+	held := make([]*sql.Conn, sessions)
+	for i := range held {
+		held[i], err = db.Conn(c.soon())
+		c.must(err)
 	}
-	return func() { stop(); <-done; _ = db.Close() }
+	return func() {
+		for _, conn := range held {
+			_ = conn.Close()
+		}
+		_ = db.Close()
+	}
 }
 
-// dropRepld ends all of repld's sessions on the master.
-func (c *cluster) dropRepld() {
+// dropRepld ends all of repld's sessions on a server.
+func (c *cluster) dropRepld(admin *sql.Conn) {
 	c.t.Helper()
-	master := c.Server("db1")
-	rows, err := master.Rows(c.soon(), "SELECT ID AS id FROM information_schema.PROCESSLIST WHERE USER = 'repld'")
+	rows, err := admin.QueryContext(c.soon(), "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'repld'")
 	c.must(err)
-	for _, row := range rows {
-		_ = master.Exec(c.soon(), "KILL "+row["id"]) // it may have ended by itself
+	var ids []string
+	for rows.Next() {
+		var id string
+		c.must(rows.Scan(&id))
+		ids = append(ids, id)
+	}
+	c.must(errors.Join(rows.Err(), rows.Close()))
+	for _, id := range ids {
+		_, _ = admin.ExecContext(c.soon(), "KILL "+id) // it may have ended by itself
 	}
 }
