@@ -17,8 +17,9 @@ type View struct {
 	Stream  StreamView
 	// Started is when this repld began to watch the cluster.
 	Started time.Time
-	// AwakeSince is since when repld itself has run without a gap. A daemon that
-	// was frozen or starved must not take its own silence for the master's.
+	// AwakeSince is since when repld itself has run, and has reached at least one
+	// server, without a gap. A daemon that was frozen, starved or cut off must not
+	// take its own silence for the master's.
 	AwakeSince time.Time
 }
 

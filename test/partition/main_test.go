@@ -106,7 +106,7 @@ func (c *cluster) write(nodes ...string) {
 		dial := c.net.Node(name).Dial
 		sides = append(sides, ledger.Side{Dial: dial, Locate: ledger.WritableFrom(dial, c.Servers...)})
 	}
-	l, err := ledger.Start(c.t.Context(), ledger.Options{Sides: sides, Pause: 2 * time.Millisecond})
+	l, err := ledger.Start(c.t.Context(), ledger.Options{Sides: sides, Pause: 2 * time.Millisecond, Timeout: 2 * time.Second})
 	c.must(err)
 	c.ledger = l
 	c.t.Cleanup(l.Stop)
