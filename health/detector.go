@@ -73,9 +73,6 @@ type detection struct {
 	by             string
 }
 
-// heartbeats is how many of them an idle master that is alive cannot have missed.
-const heartbeats = 3
-
 func (d *detection) note(format string, args ...any) {
 	d.evidence = append(d.evidence, fmt.Sprintf(format, args...))
 }
@@ -118,10 +115,7 @@ func (d *detection) hearSlaves() {
 			continue
 		}
 		d.asked++
-		// A slave of an idle master hears nothing between two heartbeats: a silence
-		// shorter than some of them says nothing, whatever HangTimeout is.
-		until := sv.Advanced.Add(max(d.p.HangTimeout, heartbeats*st.HeartbeatPeriod))
-		if !sv.Advanced.IsZero() && until.After(d.hearsUntil) {
+		if until := sv.HearsUntil(d.p.HangTimeout); until.After(d.hearsUntil) {
 			d.hearsUntil, d.at, d.by = until, sv.Advanced, name
 		}
 		if !sv.Last.Sent.After(d.since) {

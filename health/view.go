@@ -73,6 +73,25 @@ type ServerView struct {
 // Reachable tells whether the latest probe was answered in full.
 func (s *ServerView) Reachable() bool { return s != nil && s.Last.Reach == ReachOK }
 
+// heartbeats is how many of them an idle master that is alive cannot have missed.
+const heartbeats = 3
+
+// HearsUntil is until when a slave counts as hearing its master: what it last
+// received is a sign of life for the given time, or for some heartbeats if that
+// is longer, since a slave of an idle master receives nothing between two of
+// them. It is zero if it has never been seen to receive anything.
+func (s *ServerView) HearsUntil(silence time.Duration) time.Time {
+	if s.Advanced.IsZero() || s.Last.Slave == nil {
+		return time.Time{}
+	}
+	return s.Advanced.Add(max(silence, heartbeats*s.Last.Slave.HeartbeatPeriod))
+}
+
+// Hears tells whether a slave counts as hearing its master now.
+func (s *ServerView) Hears(now time.Time, silence time.Duration) bool {
+	return s.HearsUntil(silence).After(now)
+}
+
 // StreamView is what the binlog stream of the recorded master says.
 type StreamView struct {
 	// Server is the master that the stream reads.

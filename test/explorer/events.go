@@ -316,7 +316,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 	counting := []bool{
 		mm.reach == silent && !mm.stale,
 		c.Intent != nil && c.Intent.Opening != nil && c.Intent.Opened.IsZero(),
-		mm.reach == answers && !ok.ro && ok.armed && ok.clients == 0,
+		mm.reach == answers && !ok.ro && ok.armed && (ok.clients == 0 || ok.mute),
 		c.Intent != nil && !c.Intent.Opened.IsZero(),
 		mm.reach == answers && ok.ro && ok.young,
 	}[which]

@@ -132,7 +132,7 @@ func (w *world) snapshot(x int) snapshot {
 	s := &w.s[x]
 	o := snapshot{ro: s.ro, young: s.young, gtid: s.gtid, ioErr: s.ioErr, sqlErr: s.sqlErr, gotShown: s.gotShown, files: s.files,
 		drained: s.sql == yes && !s.pending(), acker: s.acker, acking: s.acking, armed: s.armed, on: s.armed && !s.gaveUp, fetchOn: s.fetchOn,
-		io: s.io, sql: s.sql, src: s.src, fetch: s.fetch, clients: w.clients(x), waits: s.waits, pos: s.pos, got: s.got, log: s.log}
+		io: s.io, sql: s.sql, src: s.src, fetch: s.fetch, clients: w.clients(x), waits: s.waits, mute: w.mute(x), pos: s.pos, got: s.got, log: s.log}
 	if s.src != 0 {
 		o.hears = s.io == yes && w.s[s.src-1].life == up && w.linked(x, int(s.src-1))
 	}
@@ -168,7 +168,7 @@ func (e *Explorer) observe(s *state) {
 	}
 	if mm.reach == answers {
 		r.armedSeen = r.armedSeen || mm.ok.on && mm.ok.clients > 0
-		if mm.ok.clients > 0 {
+		if mm.ok.clients > 0 && !mm.ok.mute {
 			r.noAckerLong = false
 		}
 	}

@@ -23,6 +23,7 @@ const (
 type snapshot struct {
 	ro, young, gtid, ioErr, sqlErr, gotShown, files, drained bool
 	acker, acking, armed, on, fetchOn, hears                 bool
+	mute                                                     bool // commits wait, and no connected acker can answer
 	io, sql                                                  thread
 	src, fetch, clients, waits                               uint8
 	pos, got                                                 point
@@ -199,6 +200,9 @@ func (e *Explorer) derived(r *repld, sv *health.ServerView, m *memory) {
 	}
 	if m.ok.clients > 0 {
 		sv.NoAckerSince = time.Time{}
+	}
+	if m.ok.mute && r.noAckerLong {
+		sv.WaitingSince = now.Add(-time.Hour)
 	}
 	sv.Advanced = now.Add(-time.Hour)
 	if m.ok.hears {
