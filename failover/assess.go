@@ -96,6 +96,7 @@ func (d *decider) clusterProblems() []Problem {
 	}
 	alive := mv.Reachable() && !mv.Last.ReadOnly
 	if alive {
+		ps = append(ps, d.stalled(mv)...)
 		ps = append(ps, d.durabilityProblems(mv)...)
 		ps = append(ps, d.eventsProblem()...)
 	}

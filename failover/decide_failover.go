@@ -62,7 +62,7 @@ func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
 	if mv == nil || !mv.Last.Reach.Answers() || !mv.Last.Sent.After(in.Begun) {
 		return Action{}, false
 	}
-	if d.fencedByHook(in) {
+	if d.fencedByHook(in) && !d.onlyItHas(mv, ms) {
 		return d.backThoughFenced(in)
 	}
 	if mv.Last.Reach == health.ReachOK {

@@ -319,3 +319,105 @@ func TestAHookThatCannotBeRunIsAConfigurationError(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// In async nothing but the fence keeps a master that refuses repld from serving
+// others: with it the failover is automatic.
+func TestAFenceHookLetsAsyncFailOverByItself(t *testing.T) {
+	p := newPrograms(t)
+	r := startAll(t, rig.Options{Servers: 2, Repld: []string{"durability: async", "hooks:", p.hook("fence", "test -e "+p.path("off")+" || { echo 'still on'; exit 1; }")}})
+	if err := r.Server("db1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := r.WaitHealth(within(t), "blocked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pr := st.Problems[0]; pr.Code != "fence_failed" || !strings.Contains(pr.Text, "still on") {
+		t.Errorf("problems: %+v", st.Problems)
+	}
+	// Its word is not waited for when a person says that the master is off.
+	if err := r.Ctl(within(t), "failover", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Server("db1").StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path("off"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Server("db2").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitStatus(within(t), "db1 open again", func(st *api.Status) bool {
+		return st.Master != nil && *st.Master == "db1" && serverStatus(st, "db1").State == "writable"
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// repld is killed while post_failover runs, and before it has let the events run:
+// both are made up for.
+func TestACrashOfRepldOwesTheHookAndTheEvents(t *testing.T) {
+	p := newPrograms(t)
+	r := startAll(t, rig.Options{Servers: 2, Config: []string{"event_scheduler=ON"}, Repld: []string{"hooks:", "  timeout: 60s",
+		p.hook("post_failover", "test -e "+p.path("quick")+" || exec sleep 600")}})
+	ticking(t, r.Server("db1"))
+	ticks(t, r.Server("db1"), 1)
+	mariadb.Eventually(t, patience, func() error { // recorded, and received
+		if v := r.Server("db2").MustValue(t, "SELECT COUNT(*) FROM tick.rows"); v == "0" || v == "1" || v == "2" || v == "3" || v == "4" {
+			return fmt.Errorf("%s rows", v)
+		}
+		return nil
+	})
+	// The event cannot be enabled while its table of definitions is locked.
+	second := r.Server("db2")
+	conn, err := second.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "LOCK TABLES mysql.event READ"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Server("db1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.waitCall("post_failover", func(c call) bool { return c.NewMaster["name"] == "db2" })
+	if err := r.Repld.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if v := second.MustValue(t, "SELECT @@event_scheduler"); v != "OFF" {
+		t.Errorf("the scheduler is %s before the events are enabled", v)
+	}
+	if _, err := conn.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path("quick"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartRepld(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	mariadb.Eventually(t, patience, func() error {
+		if n := len(p.calls("post_failover")); n != 2 {
+			return fmt.Errorf("post_failover ran %d times", n)
+		}
+		return nil
+	})
+	mariadb.Eventually(t, patience, func() error {
+		if s := hookStep(operation(t, r, "failover"), "post_failover"); s == nil || s.Result != "ok" {
+			return fmt.Errorf("post_failover in the history: %+v", s)
+		}
+		return nil
+	})
+	if err := r.Server("db1").StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	onlyOn(t, r, "db2")
+}

@@ -53,6 +53,9 @@ func canonical(c *topology.Cluster) {
 		if !in.Opened.IsZero() {
 			in.Opened = tOpened
 		}
+		if !in.Fenced.IsZero() {
+			in.Fenced = tExpired
+		}
 	}
 }
 
@@ -80,6 +83,7 @@ func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 		for _, cmd := range cmds {
 			switch cmd.(type) {
 			case topology.BeginIntent, topology.EndIntent:
+				r.hook = hookNone
 				m.sinceBegun, m.sinceSent, m.sinceDeadline, m.endedSince = false, false, false, false
 			case topology.SendOpening:
 				m.sinceSent, m.sinceDeadline = false, false
@@ -229,6 +233,12 @@ func (e *Explorer) step(s *state) (failover.Action, string) {
 		return a, broken
 	case failover.KindAnnounce:
 		s.r.announced = true
+		return a, broken
+	case failover.KindHook:
+		if s.r.hook == hookRuns {
+			broken = first(broken, "the fence runs twice at once")
+		}
+		s.r.hook = hookRuns
 		return a, broken
 	case failover.KindLookEvents:
 		return a, first(broken, "the model's events are never looked at")

@@ -59,6 +59,7 @@ type repld struct {
 	// ack_timeout since the master restarted.
 	silentLong, openExpired, noAckerLong, repointLong, youngLong bool
 	armedSeen, announced                                         bool
+	hook                                                         hookState
 }
 
 func name(x int) string         { return fmt.Sprintf("db%d", x+1) }
@@ -122,6 +123,9 @@ func (e *Explorer) input(r *repld) failover.Input {
 	}
 	if r.announced {
 		effects[""] = failover.Effect{Running: failover.KindAnnounce}
+	}
+	if fx, ok := r.hook.effect(); ok {
+		effects[fenceKey] = fx
 	}
 	if !r.silentLong {
 		v.Stream = health.StreamView{Server: c.Master, Connected: true, LastEvent: now.Add(-500 * time.Millisecond)}
