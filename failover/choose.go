@@ -124,7 +124,7 @@ func (d *decider) givenUp(in *topology.Intent, m, live *member) bool {
 	if live == nil {
 		return false
 	}
-	if in.Armed && !d.acker(m.name) {
+	if in.Armed && !d.mayHaveAcknowledged(m) {
 		return true
 	}
 	return in.AcceptLoss != nil && max(d.surplus(m, live), d.atStake(in, live)) <= *in.AcceptLoss
