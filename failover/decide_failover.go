@@ -258,7 +258,7 @@ func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bo
 	if d.c.DurabilityState != topology.DurabilityArmed && !in.Armed {
 		return false
 	}
-	if !d.acker(m.name) {
+	if !d.acker(m.name) && !d.acknowledged(m, in.OldMaster) {
 		return false
 	}
 	if m.sv.Reachable() || best == nil {
