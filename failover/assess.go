@@ -123,7 +123,8 @@ func (d *decider) assessServer(name string) ServerReport {
 		return d.assessMaster()
 	}
 	m := d.member(name)
-	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m)}
+	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m),
+		AsHeld: d.stopped(name), Acks: d.acks(name)}
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
 		master := d.bound()
 		if now := mv.LastOK.BinlogPos.Of(d.domain); now.Seq > master.Seq {

@@ -119,6 +119,9 @@ func NewLoop(cfg LoopConfig) *Loop {
 	}
 }
 
+// Cluster is the name of the loop's cluster.
+func (l *Loop) Cluster() string { return l.cfg.Cluster }
+
 // maxSteps bounds how many actions are taken before new events are looked at;
 // a decision that never waits would be a bug, and must not hang the daemon.
 const maxSteps = 64

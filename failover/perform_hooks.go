@@ -98,6 +98,7 @@ type alarms struct {
 	health   Health
 	writable string
 	declined string
+	episode  episode
 }
 
 // watchOver tells HookEvent, and the log, what has changed since the last look.
@@ -110,6 +111,7 @@ func (l *Loop) watchOver(in Input, a Action) {
 		return
 	}
 	l.watchDeclined(in, a)
+	l.watchEpisode(in, a)
 	r := Assess(in)
 	if r.Health == l.told.health {
 		return

@@ -50,6 +50,9 @@ type ServerReport struct {
 	// Because lists why it is not promotable.
 	Because  []Problem
 	Problems []Problem
+	// AsHeld is true if it is stopped as a person has wanted it, Acks if it
+	// acknowledges the master's commits.
+	AsHeld, Acks bool
 	// LagTransactions is nil if unknown.
 	LagTransactions *uint64
 }

@@ -282,6 +282,11 @@ func (c *Cluster) Clone() *Cluster {
 	d.Intent = c.Intent.Clone()
 	d.Stopped = slices.Clone(c.Stopped)
 	d.Changes = slices.Clone(c.Changes)
+	if c.Declined != nil {
+		dc := *c.Declined
+		dc.Evidence, dc.Rules = slices.Clone(dc.Evidence), slices.Clone(dc.Rules)
+		d.Declined = &dc
+	}
 	d.Events.Enabled = slices.Clone(c.Events.Enabled)
 	d.Losses = nil
 	for _, b := range c.Losses {

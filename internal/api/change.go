@@ -105,6 +105,35 @@ type PauseRequest struct {
 // is acknowledged.
 type ResumeRequest struct{ Consent }
 
+// StopRequest asks for `stop`.
+type StopRequest struct {
+	Consent
+	Name string `json:"name"`
+	// SQLOnly stops the SQL thread alone.
+	SQLOnly bool `json:"sql_only,omitempty"`
+}
+
+// StartRequest asks for `start`.
+type StartRequest struct {
+	Consent
+	Name string `json:"name"`
+}
+
+// MaintenanceRequest asks for `maintenance`.
+type MaintenanceRequest struct {
+	Consent
+	Name string `json:"name"`
+	On   bool   `json:"on,omitempty"`
+}
+
+// RestartRequest asks for `restart`.
+type RestartRequest struct {
+	Consent
+	Name string `json:"name"`
+	// InPlace restarts a master without a switchover.
+	InPlace bool `json:"in_place,omitempty"`
+}
+
 // DurabilityRequest asks for `durability set`.
 type DurabilityRequest struct {
 	Consent
