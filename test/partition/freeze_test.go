@@ -16,6 +16,7 @@ import (
 // for longer it is replaced, and fenced when it goes on, before it tells anybody
 // OK: also after its slaves have noticed (slave_net_timeout, 5 s).
 func TestMasterFrozen(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		freeze   time.Duration
@@ -54,6 +55,7 @@ func TestMasterFrozen(t *testing.T) {
 // With server_timeout: never it cannot. Else what it told OK alone is not lost:
 // it is saved, and the server stays out until a person has decided.
 func TestMasterFrozenForLongerThanServerTimeout(t *testing.T) {
+	t.Parallel()
 	for _, timeout := range []string{"5s", "never"} {
 		t.Run(timeout, func(t *testing.T) {
 			t.Parallel()
