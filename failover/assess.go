@@ -169,7 +169,7 @@ func (d *decider) slaveState(m *member) string {
 		return "broken"
 	case st.IO == health.ThreadNo || st.SQL == health.ThreadNo:
 		return "stopped"
-	case st.IO == health.ThreadConnecting:
+	case st.IO == health.ThreadConnecting || m.chained && !d.streams(m.name):
 		return "broken"
 	case m.sv.LagApplied != nil && *m.sv.LagApplied > d.p.MaxLag:
 		return "lagging"
@@ -191,6 +191,7 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	if m.sv.Reachable() && !m.sv.Last.ReadOnly && !m.s.Joining {
 		add("two_writable", "", "it accepts writes and is not the master")
 	}
+	ps = append(ps, d.chainProblems(m)...)
 	switch state {
 	case "joining":
 		add("joining", "if its set-up was interrupted, run the same replctl init slave "+m.name+" again", "it is being set up or seeded anew")
@@ -232,6 +233,7 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 		add("slave_connecting", "", "its IO thread is connecting to %s", source)
 	case st.IO == health.ThreadNo:
 		add("slave_io_stopped", "replctl rejoin "+m.name, "its IO thread was stopped and reports no error")
+	case st.SQL == health.ThreadYes: // its threads run, its relay's do not: see chainProblems
 	default:
 		add("slave_sql_stopped", "replctl rejoin "+m.name, "its SQL thread was stopped and reports no error")
 	}

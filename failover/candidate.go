@@ -23,6 +23,8 @@ type member struct {
 	received gtid.GTID
 	known    bool
 	applied  gtid.GTID
+	// chained: it is meant to replicate from another slave.
+	chained bool
 	// because are the reasons against promoting it, empty if it is promotable.
 	because []Problem
 }
@@ -47,6 +49,7 @@ func (d *decider) member(name string) *member {
 	if m.sv == nil {
 		m.sv = &health.ServerView{}
 	}
+	m.chained = d.c.Chained(name)
 	m.positions(d.domain)
 	m.because = d.against(m)
 	return m
@@ -217,13 +220,18 @@ func (d *decider) offLineage(name string, st gtid.State) []gtid.GTID {
 }
 
 // acker tells whether a server may acknowledge commits: it could itself be
-// promoted, as far as what is recorded and configured goes.
-func (d *decider) acker(name string) bool {
+// promoted, as far as what is recorded and configured goes, and is not chained.
+func (d *decider) acker(name string) bool { return d.ackerOf(name, d.c.Master) }
+
+// ackerOf tells whether a server may acknowledge the commits of a server that is,
+// or is about to be, the master: one that is chained below it follows it directly
+// then.
+func (d *decider) ackerOf(name, master string) bool {
 	if d.c.Durability == topology.Async {
 		return false
 	}
 	s := d.c.Servers[name]
-	if s == nil || name == d.c.Master || len(s.NeverPromotable()) > 0 {
+	if s == nil || name == d.c.Master || len(s.NeverPromotable()) > 0 || d.c.Chained(name) && s.Source != master {
 		return false
 	}
 	m := d.member(name)
@@ -239,7 +247,7 @@ func (d *decider) acker(name string) bool {
 // acker, or was last seen attached as one although it may be none any more.
 func (d *decider) mayHaveAcknowledged(m *member) bool {
 	o := m.sv.LastOK
-	return d.acker(m.name) || o.Slave != nil && o.SemiSync.SlaveEnabled
+	return d.acker(m.name) || o.Slave != nil && (o.SemiSync.SlaveEnabled || o.SemiSync.SlaveOn)
 }
 
 func reachText(sv *health.ServerView) string {

@@ -30,12 +30,14 @@ type decider struct {
 	p      Policy
 	now    time.Time
 	domain uint32
+	// sources is what sourceFor has found.
+	sources map[string]string
 }
 
 func newDecider(in Input) *decider {
 	return &decider{
 		in: in, v: in.View, c: in.View.Cluster, p: in.Policy, now: in.View.Now,
-		domain: in.View.Cluster.Lineage.Domain(),
+		domain: in.View.Cluster.Lineage.Domain(), sources: map[string]string{},
 	}
 }
 

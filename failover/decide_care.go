@@ -98,33 +98,17 @@ func (d *decider) attachedSince(name string) bool {
 	return e.Running == "" && e.Last == KindAttach && e.Failed == 0 && sv.Last.Sent.After(e.At)
 }
 
-// streams tells whether a server is seen replicating from the master, with
-// both threads.
-func (d *decider) streams(name string) bool {
-	sv := d.v.Servers[name]
-	if !sv.Reachable() || sv.Last.Slave == nil {
-		return false
-	}
-	st := sv.Last.Slave
-	return d.sourceOf(st) == d.c.Master && st.IO == health.ThreadYes && st.SQL == health.ThreadYes
-}
-
 // sourceOf names the member that a slave is configured to read from, "" if it
 // is none.
 func (d *decider) sourceOf(st *health.SlaveStatus) string {
-	for _, name := range d.c.Names() {
-		if host, port := splitAddress(d.c.Servers[name].Address); host == st.SourceHost && port == st.SourcePort {
-			return name
-		}
-	}
-	return ""
+	return d.c.At(st.SourceHost, st.SourcePort)
 }
 
-// followAll lets every server that should and can follow the master do so, in
-// one action; else it lists who does not follow yet and could.
+// followAll lets every server that should and can follow the master, directly or
+// through a relay, do so, in one action; else it lists who does not follow yet and could.
 func (d *decider) followAll() (Action, []string) {
 	follow, waiting := map[string]Follow{}, []string(nil)
-	var drain, end, why []string
+	var drain, end, stop, why []string
 	for _, m := range d.members(d.c.Master) {
 		step, reason := d.following(m)
 		switch step {
@@ -141,6 +125,11 @@ func (d *decider) followAll() (Action, []string) {
 			if d.ready(m.name, KindEndFetch) {
 				end = append(end, m.name)
 			}
+		case stepStopIO:
+			if d.ready(m.name, KindStopIO) {
+				stop = append(stop, m.name)
+				why = append(why, m.name+" "+reason)
+			}
 		case stepAttach:
 			if d.ready(m.name, KindAttach) {
 				follow[m.name] = d.follow(m)
@@ -152,6 +141,8 @@ func (d *decider) followAll() (Action, []string) {
 	switch {
 	case len(end) > 0:
 		return Action{Kind: KindEndFetch, Servers: end, Why: []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}}, waiting
+	case len(stop) > 0:
+		return d.stopIO(stop, why), waiting
 	case len(follow) > 0:
 		names := make([]string, 0, len(follow))
 		for name := range follow {
@@ -169,7 +160,7 @@ func (d *decider) followAll() (Action, []string) {
 	return Action{}, waiting
 }
 
-// step is what a member needs to follow the master.
+// step is what a member needs to follow the master, or the relay above it.
 type step int
 
 const (
@@ -178,6 +169,7 @@ const (
 	stepDrain                // its relay log has to be applied first
 	stepAttach               // it is to be attached
 	stepEndFetch             // the rescue connection is to be removed first
+	stepStopIO               // it is to receive no more from where it reads
 )
 
 // following judges one member. Nothing is started on a server whose relay log
@@ -203,14 +195,18 @@ func (d *decider) following(m *member) (step, string) {
 	if len(d.errant(m.name)) > 0 {
 		return stepNone, ""
 	}
-	st := m.sv.Last.Slave
-	if st == nil {
-		return stepAttach, "is nobody's slave"
+	st, want := m.sv.Last.Slave, d.sourceFor(m.name)
+	step, why := stepAttach, "is nobody's slave"
+	if st != nil {
+		step, why = d.followingSlave(m, st, want)
 	}
-	return d.followingSlave(m, st)
+	if step == stepAttach && (st == nil || st.IO == health.ThreadNo) && !d.passesOn(want, m) {
+		return stepWait, ""
+	}
+	return step, why
 }
 
-func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, string) {
+func (d *decider) followingSlave(m *member, st *health.SlaveStatus, want string) (step, string) {
 	source := d.sourceOf(st)
 	owed := slices.Contains(d.c.Stopped, m.name)
 	restarted := st.IO == health.ThreadNo && st.Received.Of(d.domain).IsZero() && st.IOErrno == 0
@@ -225,10 +221,8 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, strin
 		return stepWait, ""
 	case owed && m.cold():
 		return stepDrain, ""
-	case source != d.c.Master && m.pending():
-		return stepWait, "" // applies what it received from the old master
-	case source != d.c.Master:
-		return stepAttach, "follows " + cmpOr(source, st.SourceHost)
+	case source != want:
+		return d.moving(m, st, want)
 	case restarted:
 		return stepAttach, "restarted"
 	case st.IO == health.ThreadNo && owed && !m.pending():
@@ -243,9 +237,9 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, strin
 	return stepNone, ""
 }
 
-// follow is how a member is attached to the master.
+// follow is how a member is attached to the server that it shall read from.
 func (d *decider) follow(m *member) Follow {
-	f := Follow{Source: d.c.Master, Acker: d.acker(m.name)}
+	f := Follow{Source: d.sourceFor(m.name), Acker: d.acker(m.name)}
 	if m.sv.Last.Slave == nil && m.applied != m.sv.Last.SlavePos.Of(d.domain) {
 		at := gtid.At(m.applied)
 		f.StartAt = &at

@@ -56,7 +56,7 @@ func (d *decider) oldWillAck(in *topology.Intent) bool {
 // the new master's commits soon.
 func (d *decider) ackersExpected(cand string, ms []*member) bool {
 	for _, m := range ms {
-		if m.name != cand && m.sv.Reachable() && d.acker(m.name) {
+		if m.name != cand && m.sv.Reachable() && d.ackerOf(m.name, cand) {
 			return true
 		}
 	}

@@ -47,7 +47,7 @@ func (d *decider) keepArmed(mv *health.ServerView, semi health.SemiSync) (Action
 		}
 		return d.degrade(fmt.Sprintf("no acker for %v", d.p.AckTimeout))
 	}
-	if waited := d.waited(mv); waited >= d.p.AckTimeout && d.c.Durability != topology.Lossless {
+	if waited := d.waited(mv); waited > 0 && waited >= d.p.AckTimeout && d.c.Durability != topology.Lossless {
 		// The connection of an acker that is frozen or cut off stays: the server
 		// counts it for many minutes.
 		return d.degrade(fmt.Sprintf("%d commits have waited for %v, and none of the %d ackers that are connected answers",

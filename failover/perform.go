@@ -167,7 +167,7 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 
 // source is how slave reaches a server.
 func source(from, slave *topology.Server) Source {
-	host, port := splitAddress(from.Address)
+	host, port := topology.SplitAddress(from.Address)
 	return Source{Name: from.Name, Host: host, Port: port, CAFile: slave.CAFile, CertFile: slave.CertFile, KeyFile: slave.KeyFile}
 }
 

@@ -32,6 +32,8 @@ const (
 //   - hung: no answer within HangTimeout, and no reachable slave has received
 //     an event or a heartbeat within it, or within three of its heartbeats if
 //     that is longer;
+//   - a slave that reads from another slave has no say, but for transactions that
+//     reach it through a slave which cannot be asked;
 //   - anything that answers, even with an error, is alive.
 func Detect(v *View, p DetectPolicy) Verdict {
 	mv := v.Servers[v.Cluster.Master]
@@ -111,7 +113,11 @@ func (d *detection) hearSlaves() {
 		}
 		d.reachable++
 		st := sv.Last.Slave
-		if st == nil || s.Source != d.v.Cluster.Master {
+		if st == nil {
+			continue
+		}
+		if !d.readsMaster(s, st) {
+			d.hearChained(name, sv)
 			continue
 		}
 		d.asked++

@@ -53,6 +53,11 @@ type ServerView struct {
 	ApplyRate float64
 	// StreamingAt is the last time the slave was seen with its IO thread connected.
 	StreamingAt time.Time
+	// RunningSince is since when both threads were seen running by every probe,
+	// zero if they are not now; RunningAt the last time that they were.
+	RunningSince, RunningAt time.Time
+	// Fetched is the last time that a further transaction was seen received.
+	Fetched time.Time
 	// NoAckerSince, on a master, is since when it is observed without an acker;
 	// WaitingSince since when commits wait without progress.
 	NoAckerSince time.Time

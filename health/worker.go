@@ -140,6 +140,7 @@ func (m *Monitor) raiseCeilings(master Observation) {
 func (s *ServerView) fold(obs Observation) {
 	prev := s.LastOK
 	s.Last = obs
+	s.foldRunning(prev, obs)
 	if obs.Reach == ReachRefused {
 		if s.Refusals == 0 {
 			s.RefusedFirst = obs.At

@@ -170,7 +170,9 @@ type Server struct {
 	Flavor   Flavor   `json:"flavor"`
 	Version  string   `json:"version"`
 	Role     Role     `json:"role"`
-	// Source names the server that a slave replicates from; "" for the master.
+	// Source names the server that a slave is meant to replicate from, the master or
+	// another slave; "" for the master. While that one cannot be read from, the slave
+	// reads from the next one above it (see docs/decisions/011-chains.md).
 	Source    string    `json:"source,omitempty"`
 	Promotion Promotion `json:"promotion"`
 	// Followed is the epoch of the last master that it was let follow, or was
