@@ -91,10 +91,10 @@ type chaos struct {
 	// goes on with a single server and then may lose what that one writes, no two
 	// servers are dead at the same time.
 	lossless bool
-	begun  time.Time
-	said   []string
-	dead   []*mariadb.Server
-	frozen []*mariadb.Server
+	begun    time.Time
+	said     []string
+	dead     []*mariadb.Server
+	frozen   []*mariadb.Server
 	// repld is "", "dead" or "frozen".
 	repld  string
 	orders int
