@@ -31,6 +31,9 @@ func (d *decider) failover(in *topology.Intent) Action {
 	if a, acts := d.masterBack(in, ms); acts {
 		return a
 	}
+	if a, acts := d.stillHeard(in, ms); acts {
+		return a
+	}
 	for _, hook := range []func(*topology.Intent) (Action, bool){d.askFirst, d.fenceBeside} {
 		if a, acts := hook(in); acts {
 			return a

@@ -87,10 +87,14 @@ type chaos struct {
 	rnd    *rand.Rand
 	faults int
 	cut    bool
-	begun  time.Time
-	said   []string
-	dead   []*mariadb.Server
-	frozen []*mariadb.Server
+	// lossless is how durable the cluster is in this round. In semi-sync, which
+	// goes on with a single server and then may lose what that one writes, no two
+	// servers are dead at the same time.
+	lossless bool
+	begun    time.Time
+	said     []string
+	dead     []*mariadb.Server
+	frozen   []*mariadb.Server
 	// repld is "", "dead" or "frozen".
 	repld  string
 	orders int
@@ -112,6 +116,7 @@ func (c *chaos) must(name string, err error) {
 func (c *chaos) round(name string) *ledger.Report {
 	c.t.Helper()
 	c.begun, c.verbs = time.Now(), make(chan string, 16)
+	c.durability(name)
 	l, err := ledger.Start(c.t.Context(), c.clients())
 	c.must(name, err)
 	defer l.Stop()
@@ -141,6 +146,20 @@ func (c *chaos) round(name string) *ledger.Report {
 	}))
 	c.t.Logf("%s: %s\n%s", name, report, strings.Join(c.said, "\n"))
 	return report
+}
+
+// durability chooses a mode for the round, and changes it if need be.
+func (c *chaos) durability(name string) {
+	c.t.Helper()
+	c.lossless = c.rnd.IntN(2) == 0
+	mode := "semi-sync"
+	if c.lossless {
+		mode = "lossless"
+	}
+	c.say("durability %s", mode)
+	c.must(name, c.r.Ctl(within(c.t), "durability", "set", mode, "--yes").Err())
+	_, err := c.r.WaitHealth(within(c.t), "healthy")
+	c.must(name, err)
 }
 
 // clients are writers on the loopback, or at two places of the network.
@@ -176,7 +195,7 @@ func (c *chaos) fault() {
 	switch k := c.rnd.IntN(16); {
 	case k >= 10 && c.net != nil:
 		c.cutSomething(s)
-	case k < 3 && well:
+	case k < 3 && well && (c.lossless || len(c.dead) == 0):
 		c.say("kill %s", s.Name)
 		c.must("kill", s.Kill())
 		c.dead = append(c.dead, s)

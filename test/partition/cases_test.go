@@ -49,6 +49,7 @@ func TestCaseA14_LagBehindAFrozenMasterIsUnknown(t *testing.T) {
 // said at once that nothing protects it, zero loss is claimed no more once
 // commits go on alone, and it is armed again when the acker is back.
 func TestCaseA22_TheOnlyAckerIsGone(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"frozen", "killed"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -49,6 +49,7 @@ func (c *cluster) cutFromRepld(name string) {
 // stays: either repld or a slave hears it. All goes on, and all is well by
 // itself when it is mended.
 func TestEveryPairCut(t *testing.T) {
+	t.Parallel()
 	servers := []string{"db1", "db2", "db3"}
 	var ways [][2]string
 	for _, s := range servers {

@@ -2,8 +2,10 @@ package partition
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -32,6 +34,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	bin = dir
+	// The tests mostly wait: more of them at once than there are cores.
+	flag.Parse()
+	if err := flag.Set("test.parallel", fmt.Sprint(2*runtime.GOMAXPROCS(0))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return m.Run()
 }
 

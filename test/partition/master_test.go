@@ -77,6 +77,7 @@ func TestClientsStillReachAMasterThatIsCutOff(t *testing.T) {
 // A master that hears nobody, or that nobody hears, is no use to anybody: it is
 // replaced as one that is cut off both ways.
 func TestMasterCutOffOneWay(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string]func(c *cluster, other string) error{
 		"nobody hears it": func(c *cluster, other string) error { return c.net.CutOneWay("db1", other) },
 		"it hears nobody": func(c *cluster, other string) error { return c.net.CutOneWay(other, "db1") },
