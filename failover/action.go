@@ -37,6 +37,10 @@ const (
 	KindAnnounce Kind = "announce"
 	// KindHook runs the user's program that Hook names, for the operation For.
 	KindHook Kind = "hook"
+	// KindEvents lets the recorded events run on the master; KindLookEvents only
+	// looks which do.
+	KindEvents     Kind = "resume_events"
+	KindLookEvents Kind = "look_at_events"
 	// KindRejoin hands a former master with extra transactions to the rejoiner.
 	KindRejoin Kind = "rejoin"
 )
@@ -113,6 +117,16 @@ type Input struct {
 	// Announced is the epoch and durability that repld.cluster was last seen or
 	// written with; see [Announcement].
 	Announced string
+	// Events is what the last look at a master's scheduled events showed, zero if
+	// this process has not looked yet.
+	Events EventsSeen
+}
+
+// EventsSeen is what was seen of a master's scheduled events.
+type EventsSeen struct {
+	Server string
+	At     time.Time
+	Events topology.Events
 }
 
 // Durations of rules that are not the user's to set.
@@ -129,6 +143,8 @@ const (
 	// repointFor is how long a failover waits for the others to follow before it
 	// ends and leaves them to the ordinary care.
 	repointFor = 10 * time.Second
+	// lookEventsEvery is how old what is recorded of a master's events may be.
+	lookEventsEvery = 3 * time.Second
 	// hookPause is how long after a hook failed it is run again.
 	hookPause = 10 * time.Second
 	// nudgeAfter is how long commits may wait without progress although an acker

@@ -96,7 +96,9 @@ func (d *decider) clusterProblems() []Problem {
 	}
 	alive := mv.Reachable() && !mv.Last.ReadOnly
 	if alive {
+		ps = append(ps, d.stalled(mv)...)
 		ps = append(ps, d.durabilityProblems(mv)...)
+		ps = append(ps, d.eventsProblem()...)
 	}
 	if alive && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})

@@ -243,6 +243,13 @@ func (d *decider) ackerOf(name, master string) bool {
 	return true
 }
 
+// mayHaveAcknowledged tells whether a member could acknowledge commits: it is an
+// acker, or was last seen attached as one although it may be none any more.
+func (d *decider) mayHaveAcknowledged(m *member) bool {
+	o := m.sv.LastOK
+	return d.acker(m.name) || o.Slave != nil && (o.SemiSync.SlaveEnabled || o.SemiSync.SlaveOn)
+}
+
 func reachText(sv *health.ServerView) string {
 	if sv.Last.Reach == health.ReachUnknown {
 		return "not observed yet"

@@ -215,13 +215,6 @@ func (d *decider) stopIO(names, why []string) Action {
 	return a
 }
 
-// acknowledged tells whether a slave that is chained now was last seen as an
-// acker of a master: it is being moved, and may hold what nobody else has.
-func (d *decider) acknowledged(m *member, master string) bool {
-	o := &m.sv.LastOK
-	return m.chained && o.Reach == health.ReachOK && o.Slave != nil && o.SemiSync.SlaveOn && d.sourceOf(o.Slave) == master
-}
-
 // chainProblems says where a slave does not read from the server that it is
 // meant to read from, and where that one passes nothing on.
 func (d *decider) chainProblems(m *member) []Problem {

@@ -36,7 +36,8 @@ func chain() Input {
 		c.Servers[name] = s
 		v.Servers[name] = &health.ServerView{Last: o, LastOK: o, RunningSince: chainNow.Add(-time.Hour), RunningAt: o.At, Applied: o.At, LagApplied: &zero}
 	}
-	return Input{View: v, Verdict: health.Verdict{State: health.StateAlive}, Effects: map[string]Effect{}, Announced: Announcement(c, []string{"db2", "db4"})}
+	return Input{View: v, Verdict: health.Verdict{State: health.StateAlive}, Effects: map[string]Effect{}, Announced: Announcement(c, []string{"db2", "db4"}),
+		Events: EventsSeen{Server: "db1", At: chainNow}}
 }
 
 // seen changes what a server was last seen as.
@@ -240,8 +241,12 @@ func TestAChainedSlaveIsTheLastChoice(t *testing.T) {
 			less(in, "db4")
 		}, KindFetch, "db4", ""},
 		{"with nobody else it is promoted, if the relay was no acker", func(in Input) {
-			gone(in, "db2", time.Second)
-			gone(in, "db4", time.Second)
+			for _, name := range []string{"db2", "db4"} {
+				seen(in, name, func(_ *health.ServerView, o *health.Observation, _ *health.SlaveStatus) {
+					o.SemiSync.SlaveEnabled, o.SemiSync.SlaveOn = false, false
+				})
+				gone(in, name, time.Second)
+			}
 			in.View.Cluster.Servers["db2"].Promotion, in.View.Cluster.Servers["db4"].Promotion = topology.PromotionNever, topology.PromotionNever
 		}, KindDetach, "db3", ""},
 		{"with the only acker gone it waits for that", func(in Input) {

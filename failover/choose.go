@@ -136,7 +136,7 @@ func (d *decider) givenUp(in *topology.Intent, m, live *member) bool {
 	if live == nil {
 		return false
 	}
-	if in.Armed && !d.acker(m.name) && !m.chained {
+	if in.Armed && !d.mayHaveAcknowledged(m) && !m.chained {
 		return true
 	}
 	return in.AcceptLoss != nil && max(d.surplus(m, live), d.atStake(in, live)) <= *in.AcceptLoss

@@ -36,10 +36,13 @@ func (d *decider) care(mv *health.ServerView) Action {
 	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
 	}
+	if a, acts := d.events(); acts {
+		return a
+	}
 	if a, acts := d.remember(mv); acts {
 		return a
 	}
-	return wait(0, "all is as it should be")
+	return wait(d.eventsLeft(), "all is as it should be")
 }
 
 // rememberEvery is how often what was seen of the master is written down.

@@ -62,7 +62,7 @@ func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
 	if mv == nil || !mv.Last.Reach.Answers() || !mv.Last.Sent.After(in.Begun) {
 		return Action{}, false
 	}
-	if d.fencedByHook(in) {
+	if d.fencedByHook(in) && !d.onlyItHas(mv, ms) {
 		return d.backThoughFenced(in)
 	}
 	if mv.Last.Reach == health.ReachOK {
@@ -258,7 +258,7 @@ func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bo
 	if d.c.DurabilityState != topology.DurabilityArmed && !in.Armed {
 		return false
 	}
-	if !d.acker(m.name) && !d.acknowledged(m, in.OldMaster) {
+	if !d.mayHaveAcknowledged(m) {
 		return false
 	}
 	if m.sv.Reachable() || best == nil {
@@ -279,6 +279,9 @@ func (d *decider) repoint(in *topology.Intent) Action {
 	}
 	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
+	}
+	if a, acts := d.events(); acts {
+		return a
 	}
 	if left := repointFor - d.now.Sub(in.Opened); len(waiting) > 0 && left > 0 {
 		return wait(min(left, retryFirst), fmt.Sprintf("still to follow: %v", waiting))

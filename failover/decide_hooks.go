@@ -120,6 +120,15 @@ func (d *decider) awaitFence(in *topology.Intent) (Action, bool) {
 	return Action{}, false
 }
 
+// onlyItHas tells whether a master that is back after its fence has transactions
+// that no other member has: it is then the only place of what its clients may
+// have been told OK for, and the failover is called off as if it had not been
+// fenced.
+func (d *decider) onlyItHas(mv *health.ServerView, ms []*member) bool {
+	best := d.mostReceived(ms)
+	return mv.Last.Reach == health.ReachOK && (best == nil || !d.c.Lineage.Contains(best.received, mv.Last.BinlogPos.Of(d.domain)))
+}
+
 // backThoughFenced goes on with a failover whose old master answers again after
 // hooks.fence has cut it off from its clients: to call the failover off would
 // leave them without a master. What it still accepts by mistake is ended first.

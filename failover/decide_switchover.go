@@ -121,6 +121,9 @@ func (d *decider) shutOld(in *topology.Intent, cand *member) Action {
 	case cand.sv.LagApplied == nil || *cand.sv.LagApplied > nearlyCaughtUp:
 		return wait(min(retryFirst, d.left(in)), cand.name+" catches up first")
 	}
+	if a, acts := d.lookBeforeShutting(in); acts {
+		return a
+	}
 	a := d.act(KindShut, in.OldMaster, cand.name+" is close behind")
 	if a.Kind == KindWait {
 		a.RecheckIn = d.left(in)

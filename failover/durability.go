@@ -47,6 +47,12 @@ func (d *decider) keepArmed(mv *health.ServerView, semi health.SemiSync) (Action
 		}
 		return d.degrade(fmt.Sprintf("no acker for %v", d.p.AckTimeout))
 	}
+	if waited := d.waited(mv); waited > 0 && waited >= d.p.AckTimeout && d.c.Durability != topology.Lossless {
+		// The connection of an acker that is frozen or cut off stays: the server
+		// counts it for many minutes.
+		return d.degrade(fmt.Sprintf("%d commits have waited for %v, and none of the %d ackers that are connected answers",
+			semi.Waiting, waited.Round(time.Millisecond), semi.Clients))
+	}
 	if !semi.MasterOn {
 		// The server does not wait although it should: it timed out by itself. It
 		// waits again by itself once an acker has caught up.
@@ -57,11 +63,20 @@ func (d *decider) keepArmed(mv *health.ServerView, semi health.SemiSync) (Action
 		return Action{Kind: KindJournal, Why: []string{"every commit waits for an acker without a limit"}, Journal: []topology.Command{
 			topology.SetDurabilityState{Cluster: d.c.Name, State: topology.DurabilityArmed, At: d.now, Endless: true}}}, true
 	}
-	if semi.Clients > 0 && !mv.WaitingSince.IsZero() && d.now.Sub(mv.WaitingSince) >= nudgeAfter && d.ready(announceKey, KindAnnounce) {
+	if waited := d.waited(mv); semi.Clients > 0 && waited >= nudgeAfter && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}, Why: []string{fmt.Sprintf(
-			"%d commits have waited for %v although an acker is connected", semi.Waiting, d.now.Sub(mv.WaitingSince).Round(time.Millisecond))}}, true
+			"%d commits have waited for %v although an acker is connected", semi.Waiting, waited.Round(time.Millisecond))}}, true
 	}
 	return Action{}, false
+}
+
+// waited is how long commits have waited on the master for an acker without any
+// progress; 0 if none does.
+func (d *decider) waited(mv *health.ServerView) time.Duration {
+	if mv.WaitingSince.IsZero() {
+		return 0
+	}
+	return d.now.Sub(mv.WaitingSince)
 }
 
 // endless tells whether no commit on the master can go on without an acker any
@@ -123,15 +138,22 @@ func (d *decider) tryArm(semi health.SemiSync) (Action, bool) {
 	return Action{}, false
 }
 
-// ackerStreams tells whether some acker's IO thread is connected as one.
+// ackerStreams tells whether some acker's IO thread is connected as one and
+// hears the master: the thread of one that is cut off says for a while that it
+// is connected.
 func (d *decider) ackerStreams() bool {
 	for _, name := range d.c.Names() {
-		if d.acker(name) && d.streams(name) && d.v.Servers[name].Last.SemiSync.SlaveOn {
+		sv := d.v.Servers[name]
+		if d.acker(name) && d.streams(name) && sv.Last.SemiSync.SlaveOn && sv.Hears(d.now, d.p.HangTimeout) {
 			return true
 		}
 	}
 	return false
 }
+
+// mute is how long commits wait without any progress before status says that no
+// acker answers: long enough for the nudge that a reconnected acker may need.
+const mute = 2 * nudgeAfter
 
 // durabilityProblems says where an open master is not as its mode wants it.
 func (d *decider) durabilityProblems(mv *health.ServerView) []Problem {
@@ -142,7 +164,12 @@ func (d *decider) durabilityProblems(mv *health.ServerView) []Problem {
 		return []Problem{{Code: "durability_" + string(d.c.DurabilityState),
 			Text: "commits do not wait for an acker although durability is " + string(d.c.Durability)}}
 	}
-	if semi := mv.Last.SemiSync; semi.MasterEnabled && semi.Clients == 0 {
+	semi, waited := mv.Last.SemiSync, d.waited(mv)
+	if semi.MasterEnabled && semi.Clients > 0 && waited >= mute {
+		return []Problem{{Code: "no_acker", Server: d.c.Master, Do: "bring a slave back that could be promoted", Text: fmt.Sprintf(
+			"no acker answers: %d are connected, and %d commits have waited for %v", semi.Clients, semi.Waiting, waited.Round(time.Millisecond))}}
+	}
+	if semi.MasterEnabled && semi.Clients == 0 {
 		text := fmt.Sprintf("no acker is connected: every commit waits until one is back, at most until durability is degraded after %v", d.p.AckTimeout)
 		if d.c.Durability == topology.Lossless {
 			text = "no acker is connected: every commit waits until one is back; durability is lossless"

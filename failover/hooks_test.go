@@ -195,6 +195,11 @@ func TestAFencedMasterThatAnswersDoesNotCallTheFailoverOff(t *testing.T) {
 	if a := Decide(in); a.Kind != KindOpen {
 		t.Errorf("fenced and closed: %+v", a)
 	}
+	mv.Last.BinlogPos = gtid.At(gtid.GTID{Server: 1, Seq: 12})
+	mv.LastOK = mv.Last
+	if a := Decide(in); a.Ends != topology.ResultRolledBack {
+		t.Errorf("fenced, and the only one to have 0-1-12: %+v", a)
+	}
 }
 
 // A loss may be accepted although the master is only silent, once it is fenced:

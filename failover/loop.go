@@ -78,6 +78,7 @@ type Loop struct {
 	// Only Run's goroutine touches these.
 	effects   map[string]Effect
 	announced string
+	events    EventsSeen
 	order     *Order
 	op        *topology.Operation
 	lastWhy   string
@@ -104,6 +105,7 @@ type result struct {
 	err    error
 	word   string // the announcement that was written
 	hook   *hookEnd
+	events *EventsSeen
 }
 
 // NewLoop makes a loop; Run starts it.
@@ -199,7 +201,7 @@ func (l *Loop) input() Input {
 	return Input{
 		View:    v,
 		Verdict: health.Detect(v, health.DetectPolicy{RefusedGrace: l.cfg.Policy.RefusedGrace, HangTimeout: l.cfg.Policy.HangTimeout}),
-		Effects: effects, Policy: l.cfg.Policy, Order: l.order, Announced: l.announced,
+		Effects: effects, Policy: l.cfg.Policy, Order: l.order, Announced: l.announced, Events: l.events,
 	}
 }
 

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ var limits = map[Kind]time.Duration{
 	KindStopIO: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
 	KindDetach: 4 * time.Second, KindArm: 2 * time.Second, KindDisarm: 2 * time.Second, KindOpen: 2 * time.Second,
 	KindFence: 15 * time.Second, KindShut: 10 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour,
+	KindEvents: time.Minute, KindLookEvents: 3 * time.Second,
 }
 
 // refreshLimit bounds the look at a server after an effect on it.
@@ -39,10 +41,16 @@ func (l *Loop) perform(ctx context.Context, in Input, a Action) bool {
 	if in.View.Cluster.Intent != nil {
 		l.cfg.Observer.Hurry(time.Second)
 	}
-	l.cfg.Log.Info("acting", logCluster, l.cfg.Cluster, logAction, a.Kind, logServer, a.Servers, logWhy, a.Why)
+	level := slog.LevelInfo
+	if a.Kind == KindLookEvents {
+		level = slog.LevelDebug
+	}
+	l.cfg.Log.Log(ctx, level, "acting", logCluster, l.cfg.Cluster, logAction, a.Kind, logServer, a.Servers, logWhy, a.Why)
 	switch a.Kind {
 	case KindHook:
 		l.startHook(ctx, in, a)
+	case KindEvents, KindLookEvents:
+		l.startEvents(ctx, in, a)
 	case KindAnnounce:
 		l.start(ctx, announceKey, a, func(ctx context.Context) error { return l.announce(ctx, in) })
 	case KindProbe:
@@ -203,18 +211,21 @@ func (l *Loop) finish(r result) {
 	if r.err != nil {
 		word = r.err.Error()
 		l.cfg.Log.Warn("failed", logCluster, l.cfg.Cluster, logAction, r.kind, logServer, r.server, logMS, took, logError, r.err)
-	} else {
+	} else if r.kind != KindLookEvents {
 		l.cfg.Log.Info("done", logCluster, l.cfg.Cluster, logAction, r.kind, logServer, r.server, logMS, took)
 	}
 	if r.kind == KindAnnounce && r.err == nil {
 		l.announced = r.word
 		l.noteFirstAck(r.ended)
 	}
+	if r.events != nil && r.err == nil {
+		l.events = *r.events
+	}
 	if r.hook != nil {
 		l.finishHook(r)
-	} else if l.op != nil && r.kind != KindProbe {
+	} else if r.kind != KindLookEvents && l.op != nil && r.kind != KindProbe {
 		server := r.server
-		if server == announceKey {
+		if server == announceKey || server == eventsKey {
 			server = l.op.NewMaster
 		}
 		l.op.Steps = append(l.op.Steps, topology.Step{Name: string(r.kind), Server: server, MS: took, Result: word})

@@ -29,8 +29,8 @@ func (d *detection) hearChained(name string, sv *ServerView) {
 		d.note("%s: reads from a slave, says nothing", name)
 		return
 	}
-	if sv.Fetched.After(d.advanced) {
-		d.advanced = sv.Fetched
+	if until := sv.Fetched.Add(d.p.HangTimeout); !sv.Fetched.IsZero() && until.After(d.hearsUntil) {
+		d.hearsUntil, d.at, d.by = until, sv.Fetched, name
 	}
 	d.note("%s: reads from a slave that is not reachable, IO thread %s", name, st.IO)
 }

@@ -53,6 +53,13 @@ func silentFor(v *View, d time.Duration) {
 	}
 }
 
+// heartbeat sets how often the slaves ask for one.
+func heartbeat(v *View, d time.Duration) {
+	for _, name := range []string{"db2", "db3"} {
+		v.Servers[name].Last.Slave.HeartbeatPeriod = d
+	}
+}
+
 func TestDetect(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -110,6 +117,15 @@ func TestDetect(t *testing.T) {
 		}},
 		{name: "a repld that slept does not take its own silence for the master's", reach: ReachTimeout, want: StateSuspect, recheck: hang - 200*ms,
 			change: func(v *View) { silentFor(v, time.Minute); v.AwakeSince = ago(200 * ms) }},
+		{name: "a silence shorter than some heartbeats is none", reach: ReachTimeout, want: StateVetoed, evidence: "db3 received something from it 1.2s ago",
+			policy: DetectPolicy{HangTimeout: 500 * ms}, recheck: 300 * ms,
+			change: func(v *View) {
+				silentFor(v, time.Minute)
+				v.Servers["db3"].Advanced = ago(1200 * ms)
+				heartbeat(v, 500*ms)
+			}},
+		{name: "a silence longer than some heartbeats is one", reach: ReachTimeout, want: StateHung,
+			policy: DetectPolicy{HangTimeout: 500 * ms}, change: func(v *View) { silentFor(v, 1501*ms); heartbeat(v, 500*ms) }},
 		{name: "a slave not asked since the symptom leaves a hang open", reach: ReachTimeout, want: StateSuspect,
 			change: func(v *View) { silentFor(v, hang); v.Servers["db3"].Last.Sent = ago(3 * time.Second) }},
 		{name: "master and all slaves silent together: repld is cut off", reach: ReachTimeout, want: StateCutOff, change: func(v *View) {

@@ -86,6 +86,11 @@ func (m *Monitor) record(name string, obs Observation) {
 		return
 	}
 	prev := *sv
+	if obs.Reach.Answers() && !m.inTouch() {
+		// repld was cut off from all of them, and whoever answers first is not the
+		// only one that is there: the others are given their time anew.
+		m.awake = obs.At
+	}
 	sv.fold(obs)
 	sv.foldRate(prev.LastOK, obs, m.cluster.Lineage.Domain())
 	if name == m.cluster.Master && obs.Reach == ReachOK && !obs.ReadOnly {
@@ -105,6 +110,17 @@ func (m *Monitor) record(name string, obs Observation) {
 	if news || obs.At.Before(m.urgent) {
 		m.notify()
 	}
+}
+
+// inTouch tells whether any server answered the latest probe of it. The lock is
+// held.
+func (m *Monitor) inTouch() bool {
+	for _, sv := range m.servers {
+		if sv.Last.Reach.Answers() {
+			return true
+		}
+	}
+	return false
 }
 
 // raiseCeilings notes, for each server that was found down before the probe of

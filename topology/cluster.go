@@ -66,6 +66,10 @@ type Cluster struct {
 	ArmedSeen  time.Time `json:"armed_seen,omitzero"`
 	// Losses holds the evidence of each lost master that is not back yet.
 	Losses []*Break `json:"losses,omitempty"`
+	// Events are the master's scheduled events as last seen. EventsDue is true from
+	// the opening of a master until it runs what was recorded before.
+	Events    Events `json:"events,omitzero"`
+	EventsDue bool   `json:"events_due,omitempty"`
 	// Changes are the changes of master that hooks.post_failover has not been run
 	// for yet, oldest first; empty without that hook.
 	Changes []Change `json:"changes,omitempty"`
@@ -255,6 +259,7 @@ func (c *Cluster) Clone() *Cluster {
 	d.Intent = c.Intent.Clone()
 	d.Stopped = slices.Clone(c.Stopped)
 	d.Changes = slices.Clone(c.Changes)
+	d.Events.Enabled = slices.Clone(c.Events.Enabled)
 	d.Losses = nil
 	for _, b := range c.Losses {
 		d.Losses = append(d.Losses, b.clone())

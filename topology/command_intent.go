@@ -183,6 +183,7 @@ func (c RecordOpened) apply(st *State) error {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
 	in.Opened, cl.OpenedAt = c.At, c.At
+	cl.EventsDue = !cl.Events.IsZero()
 	cl.Stopped = without(cl.Stopped, s.Name)
 	switch {
 	case cl.Durability == Async:

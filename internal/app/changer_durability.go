@@ -53,7 +53,8 @@ func (ch *changer) Durability(ctx context.Context, cluster string, r api.Durabil
 	}
 	id := ch.recordMode(cluster, was, mode, begun)
 	for {
-		if _, rep := g.loop.Report(); rep.AsConfigured && ch.store.Cluster(cluster).Durability == mode {
+		// The report's own view says which mode it judged: it hears of the change later.
+		if in, rep := g.loop.Report(); rep.AsConfigured && in.View.Cluster.Durability == mode {
 			text := fmt.Sprintf("durability of %s is %s: every commit waits for one of %s", cluster, mode, strings.Join(rep.Ackers, ", "))
 			if mode == topology.Async {
 				text = fmt.Sprintf("durability of %s is async: commits wait for nobody", cluster)

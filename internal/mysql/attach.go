@@ -47,6 +47,9 @@ func (s *Server) Attach(ctx context.Context, to failover.Attachment) error {
 				return err
 			}
 		}
+		if err := ownEventsOff(ctx, c.Conn); err != nil {
+			return err
+		}
 		rule := wildDo(to.DoDB)
 		if row != nil && attached(row, to) && now.Bool("acker") == to.Acker && now.String("rule") == rule {
 			return nil

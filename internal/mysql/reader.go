@@ -69,7 +69,8 @@ func (r *probeReader) read(ctx context.Context, c *Conn, d *Dialect, o *health.O
 		return r.ask(ctx, c, d, o, true)
 	}
 	s := &o.SemiSync
-	s.MasterOn, s.Clients, s.Waiting, s.NoTx, s.SlaveOn = before.value.MasterOn, before.value.Clients, before.value.Waiting, before.value.NoTx, before.value.SlaveOn
+	s.MasterOn, s.Clients, s.Waiting, s.SlaveOn = before.value.MasterOn, before.value.Clients, before.value.Waiting, before.value.SlaveOn
+	s.YesTx, s.NoTx = before.value.YesTx, before.value.NoTx
 	return answered, nil
 }
 
@@ -180,6 +181,8 @@ func (r *probeReader) semiSync(rows driver.Rows, s *health.SemiSync) error {
 			s.Clients = int(number(value))
 		case "Rpl_semi_sync_master_wait_sessions":
 			s.Waiting = int(number(value))
+		case "Rpl_semi_sync_master_yes_tx":
+			s.YesTx = number(value)
 		case "Rpl_semi_sync_master_no_tx":
 			s.NoTx = number(value)
 		case "Rpl_semi_sync_slave_status":

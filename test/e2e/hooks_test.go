@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,121 +13,6 @@ import (
 	"github.com/repld/repld/test/mariadb"
 	"github.com/repld/repld/test/rig"
 )
-
-// programs are real hooks: scripts that keep what they get in a folder.
-type programs struct {
-	t   *testing.T
-	dir string
-}
-
-func newPrograms(t *testing.T) *programs { return &programs{t: t, dir: t.TempDir()} }
-
-func (p *programs) path(name string) string { return filepath.Join(p.dir, name) }
-
-// hook writes a script that keeps its input and environment, then does what is
-// said, and gives its line in repld.yaml.
-func (p *programs) hook(name, then string) string {
-	p.t.Helper()
-	text := fmt.Sprintf("#!/bin/sh\ncat > %[1]s.$$; env > %[1]s.env.$$; mv %[1]s.env.$$ %[1]s.env; cat %[1]s.$$ >> %[1]s.json; rm %[1]s.$$\n%[2]s\n", p.path(name), then)
-	if err := os.WriteFile(p.path(name), []byte(text), 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	return fmt.Sprintf("  %s: [%s, %s]", name, p.path(name), p.dir)
-}
-
-// call is what the tests look at of a hook's input.
-type call struct {
-	Event     string         `json:"event"`
-	Cluster   string         `json:"cluster"`
-	Health    string         `json:"health"`
-	Previous  string         `json:"previous"`
-	Master    string         `json:"master"`
-	Epoch     uint64         `json:"epoch"`
-	OldMaster map[string]any `json:"old_master"`
-	NewMaster map[string]any `json:"new_master"`
-	Operation *struct {
-		ID, Kind, Result string
-	} `json:"operation"`
-	AtRisk   *uint64       `json:"transactions_at_risk"`
-	Problems []api.Problem `json:"problems"`
-}
-
-// calls are the inputs of all runs so far.
-func (p *programs) calls(name string) []call {
-	p.t.Helper()
-	text, err := os.ReadFile(p.path(name) + ".json")
-	if err != nil && !os.IsNotExist(err) {
-		p.t.Fatal(err)
-	}
-	var out []call
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasSuffix(line, "\n") {
-			break // being written
-		}
-		var c call
-		if err := json.Unmarshal([]byte(line), &c); err != nil {
-			p.t.Fatalf("%s: %v: %s", name, err, line)
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-func (p *programs) waitCall(name string, ok func(call) bool) call {
-	p.t.Helper()
-	var found call
-	mariadb.Eventually(p.t, patience, func() error {
-		all := p.calls(name)
-		if i := slices.IndexFunc(all, ok); i >= 0 {
-			found = all[i]
-			return nil
-		}
-		return fmt.Errorf("no such call of %s among %+v", name, all)
-	})
-	return found
-}
-
-// noSecrets makes sure that no password of repld's or of the administrator's
-// reached a hook, by its input or its environment.
-func (p *programs) noSecrets(r *rig.Rig) {
-	p.t.Helper()
-	admin, err := os.ReadFile(r.Servers[0].PasswordFile())
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	files, err := filepath.Glob(p.path("*"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		if s := strings.TrimSpace(string(admin)); s != "" && strings.Contains(string(text), s) || strings.Contains(strings.ToLower(string(text)), "password") {
-			p.t.Errorf("%s holds a secret:\n%s", f, text)
-		}
-		if !strings.HasSuffix(f, ".env") {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			name, _, _ := strings.Cut(line, "=")
-			if !slices.Contains([]string{"PATH", "HOME", "LANG", "PWD", "OLDPWD", "SHLVL", "_"}, name) && !strings.HasPrefix(name, "REPLD_") {
-				p.t.Errorf("%s: a hook sees %s", f, line)
-			}
-		}
-	}
-}
-
-// hookStep is the last run of a hook in a history entry.
-func hookStep(op *api.Operation, name string) *api.Step {
-	for i := len(op.Steps) - 1; i >= 0; i-- {
-		if op.Steps[i].Name == "hook:"+name {
-			return &op.Steps[i]
-		}
-	}
-	return nil
-}
 
 // pre_failover vetoes, by hand too, as long as it exits with anything but 0: the
 // failover is blocked with the reason and nothing is changed. It is asked again
@@ -318,4 +201,106 @@ func TestAHookThatCannotBeRunIsAConfigurationError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "exit status 2") || !strings.Contains(err.Error(), "line 4: hooks.fence") || !strings.Contains(err.Error(), "/nonexistent/fence") {
 		t.Errorf("%v", err)
 	}
+}
+
+// In async nothing but the fence keeps a master that refuses repld from serving
+// others: with it the failover is automatic.
+func TestAFenceHookLetsAsyncFailOverByItself(t *testing.T) {
+	p := newPrograms(t)
+	r := startAll(t, rig.Options{Servers: 2, Repld: []string{"durability: async", "hooks:", p.hook("fence", "test -e "+p.path("off")+" || { echo 'still on'; exit 1; }")}})
+	if err := r.Server("db1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := r.WaitHealth(within(t), "blocked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pr := st.Problems[0]; pr.Code != "fence_failed" || !strings.Contains(pr.Text, "still on") {
+		t.Errorf("problems: %+v", st.Problems)
+	}
+	// Its word is not waited for when a person says that the master is off.
+	if err := r.Ctl(within(t), "failover", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Server("db1").StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path("off"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Server("db2").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitStatus(within(t), "db1 open again", func(st *api.Status) bool {
+		return st.Master != nil && *st.Master == "db1" && serverStatus(st, "db1").State == "writable"
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// repld is killed while post_failover runs, and before it has let the events run:
+// both are made up for.
+func TestACrashOfRepldOwesTheHookAndTheEvents(t *testing.T) {
+	p := newPrograms(t)
+	r := startAll(t, rig.Options{Servers: 2, Config: []string{"event_scheduler=ON"}, Repld: []string{"hooks:", "  timeout: 60s",
+		p.hook("post_failover", "test -e "+p.path("quick")+" || exec sleep 600")}})
+	ticking(t, r.Server("db1"))
+	ticks(t, r.Server("db1"), 1)
+	mariadb.Eventually(t, patience, func() error { // recorded, and received
+		if v := r.Server("db2").MustValue(t, "SELECT COUNT(*) FROM tick.rows"); v == "0" || v == "1" || v == "2" || v == "3" || v == "4" {
+			return fmt.Errorf("%s rows", v)
+		}
+		return nil
+	})
+	// The event cannot be enabled while its table of definitions is locked.
+	second := r.Server("db2")
+	conn, err := second.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "LOCK TABLES mysql.event READ"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Server("db1").Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.waitCall("post_failover", func(c call) bool { return c.NewMaster["name"] == "db2" })
+	if err := r.Repld.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if v := second.MustValue(t, "SELECT @@event_scheduler"); v != "OFF" {
+		t.Errorf("the scheduler is %s before the events are enabled", v)
+	}
+	if _, err := conn.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.path("quick"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartRepld(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	mariadb.Eventually(t, patience, func() error {
+		if n := len(p.calls("post_failover")); n != 2 {
+			return fmt.Errorf("post_failover ran %d times", n)
+		}
+		return nil
+	})
+	mariadb.Eventually(t, patience, func() error {
+		if s := hookStep(operation(t, r, "failover"), "post_failover"); s == nil || s.Result != "ok" {
+			return fmt.Errorf("post_failover in the history: %+v", s)
+		}
+		return nil
+	})
+	if err := r.Server("db1").StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	onlyOn(t, r, "db2")
 }

@@ -85,7 +85,9 @@ func changeMaster(t *testing.T, r *rig.Rig, planned bool) (old *mariadb.Server, 
 // back, and clients write again. Exactly one server accepts writes then.
 func healed(t *testing.T, r *rig.Rig, l *ledger.Ledger) {
 	t.Helper()
-	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+	if _, err := r.WaitStatus(within(t), "health and slaves that have caught up", func(st *api.Status) bool {
+		return st.Health == "healthy" && !slices.ContainsFunc(st.Servers, func(s api.ServerStatus) bool { return s.LagMS == nil || *s.LagMS > 200 })
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.WaitCount(within(t), len(l.Acks())+20); err != nil {
@@ -110,6 +112,7 @@ var kinds = map[bool]string{false: "failover", true: "switchover"}
 func TestRepldKilledAtEachStep(t *testing.T) {
 	for planned, moments := range map[bool][]moment{false: failoverMoments, true: switchoverMoments} {
 		t.Run(kinds[planned], func(t *testing.T) {
+			t.Parallel() // it mostly waits
 			r := startAll(t, rig.Options{Servers: 3, Repld: []string{"failover: {block_window: 0s}"}})
 			l := write(t, r)
 			for _, m := range moments {
@@ -148,6 +151,7 @@ func TestRepldKilledAtEachStep(t *testing.T) {
 func TestCandidateFrozenAtEachStep(t *testing.T) {
 	for planned, moments := range map[bool][]moment{false: failoverMoments, true: switchoverMoments} {
 		t.Run(kinds[planned], func(t *testing.T) {
+			t.Parallel() // it mostly waits
 			r := startAll(t, rig.Options{Servers: 3, Repld: []string{"failover: {block_window: 0s, switchover_timeout: 5s}"}})
 			l := write(t, r)
 			for _, m := range moments {

@@ -23,6 +23,7 @@ const (
 type snapshot struct {
 	ro, young, gtid, ioErr, sqlErr, gotShown, files, drained bool
 	acker, acking, armed, on, fetchOn, hears                 bool
+	mute                                                     bool // commits wait, and no connected acker can answer
 	io, sql                                                  thread
 	src, fetch, clients, waits                               uint8
 	pos, got                                                 point
@@ -58,6 +59,7 @@ type repld struct {
 	// ack_timeout since the master restarted.
 	silentLong, openExpired, noAckerLong, repointLong, youngLong bool
 	armedSeen, announced                                         bool
+	hook                                                         hookState
 }
 
 func name(x int) string         { return fmt.Sprintf("db%d", x+1) }
@@ -122,10 +124,13 @@ func (e *Explorer) input(r *repld) failover.Input {
 	if r.announced {
 		effects[""] = failover.Effect{Running: failover.KindAnnounce}
 	}
+	if fx, ok := r.hook.effect(); ok {
+		effects[fenceKey] = fx
+	}
 	if !r.silentLong {
 		v.Stream = health.StreamView{Server: c.Master, Connected: true, LastEvent: now.Add(-500 * time.Millisecond)}
 	}
-	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Order: e.Order}
+	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Events: failover.EventsSeen{Server: c.Master, At: now}, Order: e.Order}
 	in.Verdict = health.Detect(v, health.DetectPolicy{HangTimeout: e.Policy.HangTimeout})
 	return in
 }
@@ -195,6 +200,9 @@ func (e *Explorer) derived(r *repld, sv *health.ServerView, m *memory) {
 	}
 	if m.ok.clients > 0 {
 		sv.NoAckerSince = time.Time{}
+	}
+	if m.ok.mute && r.noAckerLong {
+		sv.WaitingSince = now.Add(-time.Hour)
 	}
 	sv.Advanced = now.Add(-time.Hour)
 	if m.ok.hears {

@@ -239,6 +239,19 @@ func (l *Ledger) failed(id int64, err error, sure bool) {
 	l.unknown[id] = err
 }
 
+// Unexpected gives an error of a commit that was neither acknowledged nor
+// refused, if it is none of those that ok accepts; nil if there is none.
+func (l *Ledger) Unexpected(ok func(error) bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, err := range l.unknown {
+		if !ok(err) {
+			return err
+		}
+	}
+	return nil
+}
+
 func (l *Ledger) trouble(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +53,8 @@ type cluster struct {
 	t      *testing.T
 	net    *netns.Network
 	ledger *ledger.Ledger
+	// wait is how long a client waits for an answer before it tries elsewhere.
+	wait time.Duration
 }
 
 // up makes a cluster that is closed with the test. The lines are further ones of
@@ -77,7 +78,7 @@ func up(t *testing.T, servers int, lines ...string) *cluster {
 			t.Error(err)
 		}
 	})
-	c := &cluster{Rig: r, t: t, net: n}
+	c := &cluster{Rig: r, t: t, net: n, wait: 2 * time.Second}
 	c.must(r.InitAll(c.soon()))
 	return c
 }
@@ -106,7 +107,7 @@ func (c *cluster) write(nodes ...string) {
 		dial := c.net.Node(name).Dial
 		sides = append(sides, ledger.Side{Dial: dial, Locate: ledger.WritableFrom(dial, c.Servers...)})
 	}
-	l, err := ledger.Start(c.t.Context(), ledger.Options{Sides: sides, Pause: 2 * time.Millisecond})
+	l, err := ledger.Start(c.t.Context(), ledger.Options{Sides: sides, Pause: 2 * time.Millisecond, Timeout: c.wait})
 	c.must(err)
 	c.ledger = l
 	c.t.Cleanup(l.Stop)
@@ -194,15 +195,17 @@ func (c *cluster) master() string {
 	return *st.Master
 }
 
-// opened waits until a server accepts writes, as its socket tells, and says when
-// that was seen.
-func (c *cluster) opened(s *mariadb.Server) time.Time {
+// opened waits until one of some servers accepts writes, as its socket tells, and
+// says when that was seen.
+func (c *cluster) opened(names ...string) time.Time {
 	c.t.Helper()
 	mariadb.Eventually(c.t, patience, func() error {
-		if v, err := s.Value(c.t.Context(), "SELECT @@global.read_only"); err != nil || v != "0" {
-			return fmt.Errorf("%s: read_only is %s, %w", s.Name, v, err)
+		for _, name := range names {
+			if v, err := c.Server(name).Value(c.t.Context(), "SELECT @@global.read_only"); err != nil || v == "0" {
+				return err
+			}
 		}
-		return nil
+		return fmt.Errorf("none of %v accepts writes", names)
 	})
 	return time.Now()
 }
@@ -249,14 +252,6 @@ func find(list []api.Problem, code string) *api.Problem {
 		}
 	}
 	return nil
-}
-
-func codes(list []api.Problem) string {
-	words := make([]string, len(list))
-	for i, p := range list {
-		words[i] = p.Code
-	}
-	return strings.Join(words, " ")
 }
 
 func serverStatus(st *api.Status, name string) *api.ServerStatus {

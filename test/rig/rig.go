@@ -1,12 +1,14 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +25,12 @@ type Options struct {
 	Dir string
 	// Servers is the number of plain servers to start: db1, db2, …
 	Servers int
-	// Config are further lines for each server's my.cnf.
-	Config []string
+	// Config are further lines for each server's my.cnf, ServerConfig for the one
+	// of that name.
+	Config       []string
+	ServerConfig map[string][]string
+	// DataDir is repld's; default a folder of the rig's.
+	DataDir string
 	// Repld are further lines of repld.yaml.
 	Repld []string
 	// Network, if not nil, is where they run: each server in the node of its name,
@@ -65,7 +71,7 @@ func (r *Rig) prepare(ctx context.Context, o Options) error {
 		return fmt.Errorf("rig: %w", err)
 	}
 	r.Config = filepath.Join(r.Dir, "repld.yaml")
-	r.DataDir = filepath.Join(r.Dir, "data")
+	r.DataDir = cmp.Or(o.DataDir, filepath.Join(r.Dir, "data"))
 	r.Socket = filepath.Join(r.Dir, "repld.sock")
 	r.Log = filepath.Join(r.Dir, "repld.log")
 	lines := append([]string{"data_dir: " + r.DataDir, "listen: " + r.Endpoint()}, o.Repld...)
@@ -74,7 +80,8 @@ func (r *Rig) prepare(ctx context.Context, o Options) error {
 	}
 	opts := make([]mariadb.Options, o.Servers)
 	for i := range opts {
-		opts[i] = mariadb.Options{Name: fmt.Sprintf("db%d", i+1), Config: o.Config}
+		name := fmt.Sprintf("db%d", i+1)
+		opts[i] = mariadb.Options{Name: name, Config: slices.Concat(o.Config, o.ServerConfig[name])}
 		if o.Network == nil {
 			continue
 		}
