@@ -191,7 +191,8 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	if m.sv.Reachable() && !m.sv.Last.ReadOnly && !m.s.Joining {
 		add("two_writable", "", "it accepts writes and is not the master")
 	}
-	ps = append(ps, d.chainProblems(m)...)
+	chain := d.chainProblems(m)
+	ps = append(ps, chain...)
 	switch state {
 	case "joining":
 		add("joining", "if its set-up was interrupted, run the same replctl init slave "+m.name+" again", "it is being set up or seeded anew")
@@ -210,6 +211,9 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		}
 		add("diverged", do, "it has transactions that the cluster does not have: %s", printGTIDs(extra))
 	case "stopped", "broken":
+		if len(chain) > 0 && slices.Contains(d.c.Stopped, m.name) && m.sv.Last.Slave.SQLErrno == 0 {
+			break // repld itself stopped it, on its way
+		}
 		d.threadProblems(m, add)
 	}
 	return ps

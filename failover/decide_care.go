@@ -153,6 +153,7 @@ func (d *decider) followAll() (Action, []string) {
 		if slices.ContainsFunc(names, func(n string) bool { return d.c.Servers[n].Followed != d.c.Epoch }) {
 			a.Journal = []topology.Command{topology.MarkFollowing{Cluster: d.c.Name, Servers: names}}
 		}
+		a.Journal = append(a.Journal, d.owe(slices.DeleteFunc(slices.Clone(names), d.stands))...)
 		return a, waiting
 	case len(drain) > 0:
 		return Action{Kind: KindDrain, Servers: drain, Why: []string{"restarted slaves apply the relay log that they kept"}}, waiting
