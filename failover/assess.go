@@ -196,7 +196,8 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		add("maintenance", "replctl maintenance "+m.name+" off", "a person works on it: it is left alone, not promoted, and acknowledges nothing")
 		return ps
 	}
-	ps = append(ps, d.chainProblems(m)...)
+	chain := d.chainProblems(m)
+	ps = append(ps, chain...)
 	switch state {
 	case "joining":
 		add("joining", "if its set-up was interrupted, run the same replctl init slave "+m.name+" again", "it is being set up or seeded anew")
@@ -215,6 +216,9 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		}
 		add("diverged", do, "it has transactions that the cluster does not have: %s", printGTIDs(extra))
 	case "stopped", "broken":
+		if len(chain) > 0 && slices.Contains(d.c.Stopped, m.name) && m.sv.Last.Slave.SQLErrno == 0 {
+			break // repld itself stopped it, on its way
+		}
 		d.threadProblems(m, add)
 	}
 	return ps

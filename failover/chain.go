@@ -206,13 +206,26 @@ func (d *decider) passesOn(source string, m *member) bool {
 
 // stopIO stops the IO threads of slaves that are to read from another server.
 func (d *decider) stopIO(names, why []string) Action {
-	a := Action{Kind: KindStopIO, Servers: names, Why: why}
+	return Action{Kind: KindStopIO, Servers: names, Why: why, Journal: d.owe(names)}
+}
+
+// owe journals that repld is about to stop slaves. A crash in the middle would
+// otherwise leave them to look as if a person had stopped them.
+func (d *decider) owe(names []string) []topology.Command {
+	var out []topology.Command
 	for _, name := range names {
 		if !slices.Contains(d.c.Stopped, name) {
-			a.Journal = append(a.Journal, topology.OweStart{Cluster: d.c.Name, Server: name})
+			out = append(out, topology.OweStart{Cluster: d.c.Name, Server: name})
 		}
 	}
-	return a
+	return out
+}
+
+// stands tells whether a server replicates from nobody, or its IO thread is down:
+// to attach it stops nothing.
+func (d *decider) stands(name string) bool {
+	st := d.v.Servers[name].Last.Slave
+	return st == nil || st.IO == health.ThreadNo
 }
 
 // chainProblems says where a slave does not read from the server that it is

@@ -34,9 +34,9 @@ func chain() Input {
 			o.SemiSync = health.SemiSync{SlaveEnabled: source == "db1", SlaveOn: source == "db1"}
 		}
 		c.Servers[name] = s
-		v.Servers[name] = &health.ServerView{Last: o, LastOK: o, RunningSince: chainNow.Add(-time.Hour), RunningAt: o.At, Applied: o.At, LagApplied: &zero}
+		v.Servers[name] = &health.ServerView{Last: o, LastOK: o, RunningSince: chainNow.Add(-time.Hour), RunningAt: o.At, Applied: o.At, Advanced: o.At, LagApplied: &zero}
 	}
-	return Input{View: v, Verdict: health.Verdict{State: health.StateAlive}, Effects: map[string]Effect{}, Announced: Announcement(c, []string{"db2", "db4"}),
+	return Input{View: v, Verdict: health.Verdict{State: health.StateAlive}, Effects: map[string]Effect{}, Policy: Policy{HangTimeout: 2 * time.Second}, Announced: Announcement(c, []string{"db2", "db4"}),
 		Events: EventsSeen{Server: "db1", At: chainNow}}
 }
 
@@ -325,5 +325,23 @@ func TestABrokenChainIsTold(t *testing.T) {
 	r := Assess(in).Servers["db3"]
 	if r.State != "broken" || len(r.Problems) != 1 || r.Problems[0].Code != "source_unusable" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A degrading that was sent by an earlier repld and not answered may still run:
+// that the master looks armed is not enough to say so.
+func TestAMasterThatLooksArmedIsArmedOnceMoreFirst(t *testing.T) {
+	in := chain()
+	in.View.Cluster.DurabilityState = topology.DurabilityDegraded
+	if a := Decide(in); a.Kind != KindArm {
+		t.Errorf("%+v", a)
+	}
+	in.Effects["db1"] = Effect{Last: KindDisarm, Failed: 1, At: chainNow.Add(-time.Minute)}
+	if a := Decide(in); a.Kind != KindArm {
+		t.Errorf("%+v", a)
+	}
+	in.Effects["db1"] = Effect{Last: KindArm, At: chainNow.Add(-time.Minute)}
+	if a := Decide(in); a.Kind != KindJournal || len(a.Journal) != 1 {
+		t.Errorf("%+v", a)
 	}
 }

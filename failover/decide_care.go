@@ -158,6 +158,7 @@ func (d *decider) stepAction(kind Kind, names, why []string, follow map[string]F
 		if slices.ContainsFunc(names, func(n string) bool { return d.c.Servers[n].Followed != d.c.Epoch }) {
 			a.Journal = []topology.Command{topology.MarkFollowing{Cluster: d.c.Name, Servers: names}}
 		}
+		a.Journal = append(a.Journal, d.owe(slices.DeleteFunc(slices.Clone(names), d.stands))...)
 	}
 	return a
 }

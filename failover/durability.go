@@ -124,7 +124,7 @@ func (d *decider) tryArm(semi health.SemiSync) (Action, bool) {
 		}
 		return Action{}, false
 	}
-	if !semi.MasterEnabled || semi.Timeout != serverTimeout(d.c, d.p) {
+	if !semi.MasterEnabled || semi.Timeout != serverTimeout(d.c, d.p) || !d.armedLast() {
 		if !d.ready(d.c.Master, KindArm) {
 			return Action{}, false
 		}
@@ -136,6 +136,14 @@ func (d *decider) tryArm(semi health.SemiSync) (Action, bool) {
 				Endless: d.c.Durability == topology.Lossless && d.endless(semi)}}}, true
 	}
 	return Action{}, false
+}
+
+// armedLast tells whether arming the master was the last thing done to it. A
+// degrading that was not answered, or was sent by an earlier repld, may still run
+// on it however armed it looks; arming ends that first.
+func (d *decider) armedLast() bool {
+	e := d.in.Effects[d.c.Master]
+	return e.Running == "" && e.Last == KindArm && e.Failed == 0
 }
 
 // ackerStreams tells whether some acker's IO thread is connected as one and

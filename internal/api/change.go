@@ -53,6 +53,8 @@ type InitRequest struct {
 
 // SlaveOptions are what only `init slave` takes.
 type SlaveOptions struct {
+	// Source is the slave to replicate from; "" for the master.
+	Source string `json:"source,omitempty"`
 	// Clone is auto, dump, none, or "" for auto.
 	Clone string `json:"clone,omitempty"`
 	// ReplaceData lets foreign data on the slave be destroyed.
@@ -267,6 +269,11 @@ func (r *InitRequest) checkOptions() error {
 }
 
 func (s *SlaveOptions) check() error {
+	if s.Source != "" {
+		if err := CheckName("server", s.Source); err != nil {
+			return err
+		}
+	}
 	if err := oneOf("--clone", s.Clone, "", "auto", "dump", "none"); err != nil {
 		return err
 	}

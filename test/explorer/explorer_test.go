@@ -86,6 +86,14 @@ func TestTheFence(t *testing.T) {
 	}
 }
 
+// The third server is a slave of the second: whichever of them, and the master,
+// fails, nothing acknowledged is lost, and the chain is there again at the end.
+func TestChains(t *testing.T) {
+	skipIfRace(t)
+	search(t, Bounds{Servers: 3, Writes: 1, Faults: 2, Without: only(evCrash, evLag), Liveness: true, Chain: true})
+	search(t, Bounds{Servers: 3, Writes: 1, Faults: 1, Crashes: 1, Liveness: true, Chain: true})
+}
+
 // skipIfRace leaves a search out under the race detector, which has nothing to
 // find in one goroutine and makes it ten times slower.
 func skipIfRace(t *testing.T) {

@@ -204,6 +204,14 @@ func (e *Explorer) derived(r *repld, sv *health.ServerView, m *memory) {
 	if m.ok.mute && r.noAckerLong {
 		sv.WaitingSince = now.Add(-time.Hour)
 	}
+	// Relays that run have been steady, those that do not have had their grace.
+	sv.RunningAt = now.Add(-time.Hour)
+	if st := sv.Last.Slave; st != nil && st.IO == health.ThreadYes && st.SQL == health.ThreadYes {
+		sv.RunningSince, sv.RunningAt = sv.RunningAt, sv.Last.At
+	}
+	if e.Bounds.Chain {
+		sv.LagApplied = new(time.Duration)
+	}
 	sv.Advanced = now.Add(-time.Hour)
 	if m.ok.hears {
 		sv.Advanced = sv.Last.At
