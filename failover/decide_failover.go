@@ -189,7 +189,7 @@ func (d *decider) learn(_ *topology.Intent, ms []*member) (Action, bool) {
 		switch {
 		case st.SQL == health.ThreadYes:
 			waits = append(waits, fmt.Sprintf("%s applies its relay log", m.name))
-		case st.SQLErrno != 0 || m.effect.Last == KindDrain && m.effect.Failed > 2:
+		case st.SQLErrno != 0 || m.effect.Last == KindDrain && m.effect.Failed > drainTries:
 			// A holder whose content cannot be known; see unreachableAckers.
 		case d.ready(m.name, KindDrain):
 			list = append(list, m.name)
