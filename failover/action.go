@@ -24,6 +24,8 @@ const (
 	KindProbe Kind = "probe"
 
 	KindStopIO   Kind = "stop_io"
+	KindStopSQL  Kind = "stop_sql"
+	KindStartSQL Kind = "start_sql"
 	KindDrain    Kind = "drain_relay_log"
 	KindFetch    Kind = "fetch"
 	KindEndFetch Kind = "end_fetch"

@@ -38,7 +38,7 @@ func Assess(in Input) Report {
 func (d *decider) activeAckers() []string {
 	var out []string
 	for _, name := range d.c.Names() {
-		if d.acker(name) && d.streams(name) && d.v.Servers[name].Last.SemiSync.SlaveOn {
+		if d.acks(name) {
 			out = append(out, name)
 		}
 	}
@@ -60,7 +60,7 @@ func (d *decider) health(next Action, r Report) Health {
 		return NoMaster
 	case in != nil:
 		return FailingOver
-	case len(r.Problems) > 0:
+	case slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Code != "maintenance" }):
 		return Degraded
 	}
 	return Healthy
@@ -191,6 +191,10 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	if m.sv.Reachable() && !m.sv.Last.ReadOnly && !m.s.Joining {
 		add("two_writable", "", "it accepts writes and is not the master")
 	}
+	if m.s.Maintenance && len(ps) == 0 {
+		add("maintenance", "replctl maintenance "+m.name+" off", "a person works on it: it is left alone, not promoted, and acknowledges nothing")
+		return ps
+	}
 	chain := d.chainProblems(m)
 	ps = append(ps, chain...)
 	switch state {
@@ -227,6 +231,8 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 	}
 	source := d.sourceOf(st)
 	switch {
+	case m.s.Held != "" && st.SQLErrno == 0:
+		add("held", "replctl start "+m.name, "%s", heldText(m.s.Held))
 	case st.SQLErrno != 0:
 		add("slave_sql_error", threadAdvice(m.name, "SQL_THREAD", st.IO != health.ThreadNo), "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
 	case st.IOErrno != 0:

@@ -119,6 +119,7 @@ var neverTexts = map[string]string{
 	"filtered":        "it replicates only some schemas",
 	"skip_errors":     "it skips replication errors and may have drifted",
 	"joining":         "it is still being set up",
+	"maintenance":     "a person works on it (replctl maintenance)",
 	"diverged":        "it has transactions that the cluster does not have",
 }
 
@@ -231,7 +232,7 @@ func (d *decider) ackerOf(name, master string) bool {
 		return false
 	}
 	s := d.c.Servers[name]
-	if s == nil || name == d.c.Master || len(s.NeverPromotable()) > 0 || d.c.Chained(name) && s.Source != master {
+	if s == nil || name == d.c.Master || s.Held == topology.HeldAll || len(s.NeverPromotable()) > 0 || d.c.Chained(name) && s.Source != master {
 		return false
 	}
 	m := d.member(name)

@@ -63,6 +63,9 @@ func (d *decider) decide() Action {
 		}
 		return d.failover(in)
 	}
+	if a, acts := d.restarting(); acts {
+		return a
+	}
 	if d.in.Verdict.Lost() {
 		return d.begin(d.in.Verdict.Evidence)
 	}

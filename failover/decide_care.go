@@ -95,7 +95,7 @@ func (d *decider) startedAgain() []string {
 // attachment and the server was observed after it.
 func (d *decider) attachedSince(name string) bool {
 	e, sv := d.in.Effects[name], d.v.Servers[name]
-	return e.Running == "" && e.Last == KindAttach && e.Failed == 0 && sv.Last.Sent.After(e.At)
+	return e.Running == "" && (e.Last == KindAttach || e.Last == KindStartSQL) && e.Failed == 0 && sv.Last.Sent.After(e.At)
 }
 
 // sourceOf names the member that a slave is configured to read from, "" if it
@@ -104,61 +104,63 @@ func (d *decider) sourceOf(st *health.SlaveStatus) string {
 	return d.c.At(st.SourceHost, st.SourcePort)
 }
 
-// followAll lets every server that should and can follow the master, directly or
-// through a relay, do so, in one action; else it lists who does not follow yet and could.
+// stepKinds are the effects of the steps, in the order in which they come: what
+// is to stop stops before anything is started.
+var stepKinds = []struct {
+	step step
+	kind Kind
+}{
+	{stepEndFetch, KindEndFetch}, {stepStopIO, KindStopIO}, {stepStopSQL, KindStopSQL},
+	{stepAttach, KindAttach}, {stepStartSQL, KindStartSQL}, {stepDrain, KindDrain},
+}
+
+// followAll lets every server that should and can follow the master do so, in
+// one action; else it lists who does not follow yet and could.
 func (d *decider) followAll() (Action, []string) {
 	follow, waiting := map[string]Follow{}, []string(nil)
-	var drain, end, stop, why []string
+	names, why := map[Kind][]string{}, map[Kind][]string{}
 	for _, m := range d.members(d.c.Master) {
 		step, reason := d.following(m)
-		switch step {
-		case stepNone:
+		if step == stepNone {
 			continue
-		case stepWait:
-			waiting = append(waiting, m.name)
-			continue
-		case stepDrain:
-			if d.ready(m.name, KindDrain) {
-				drain = append(drain, m.name)
-			}
-		case stepEndFetch:
-			if d.ready(m.name, KindEndFetch) {
-				end = append(end, m.name)
-			}
-		case stepStopIO:
-			if d.ready(m.name, KindStopIO) {
-				stop = append(stop, m.name)
-				why = append(why, m.name+" "+reason)
-			}
-		case stepAttach:
-			if d.ready(m.name, KindAttach) {
-				follow[m.name] = d.follow(m)
-				why = append(why, m.name+" "+reason)
-			}
 		}
 		waiting = append(waiting, m.name)
-	}
-	switch {
-	case len(end) > 0:
-		return Action{Kind: KindEndFetch, Servers: end, Why: []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}}, waiting
-	case len(stop) > 0:
-		return d.stopIO(stop, why), waiting
-	case len(follow) > 0:
-		names := make([]string, 0, len(follow))
-		for name := range follow {
-			names = append(names, name)
+		for _, k := range stepKinds {
+			if step != k.step || !d.ready(m.name, k.kind) {
+				continue
+			}
+			names[k.kind] = append(names[k.kind], m.name)
+			why[k.kind] = append(why[k.kind], strings.TrimSpace(m.name+" "+reason))
+			if step == stepAttach {
+				follow[m.name] = d.follow(m)
+			}
 		}
-		slices.Sort(names)
-		a := Action{Kind: KindAttach, Servers: names, Attach: follow, Why: why}
+	}
+	for _, k := range stepKinds {
+		if list := names[k.kind]; len(list) > 0 {
+			return d.stepAction(k.kind, list, why[k.kind], follow), waiting
+		}
+	}
+	return Action{}, waiting
+}
+
+func (d *decider) stepAction(kind Kind, names, why []string, follow map[string]Follow) Action {
+	a := Action{Kind: kind, Servers: names, Why: why}
+	switch kind {
+	case KindStopIO:
+		return d.stopIO(names, why)
+	case KindEndFetch:
+		a.Why = []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}
+	case KindDrain:
+		a.Why = []string{"restarted slaves apply the relay log that they kept"}
+	case KindAttach:
+		a.Attach = follow
 		if slices.ContainsFunc(names, func(n string) bool { return d.c.Servers[n].Followed != d.c.Epoch }) {
 			a.Journal = []topology.Command{topology.MarkFollowing{Cluster: d.c.Name, Servers: names}}
 		}
 		a.Journal = append(a.Journal, d.owe(slices.DeleteFunc(slices.Clone(names), d.stands))...)
-		return a, waiting
-	case len(drain) > 0:
-		return Action{Kind: KindDrain, Servers: drain, Why: []string{"restarted slaves apply the relay log that they kept"}}, waiting
 	}
-	return Action{}, waiting
+	return a
 }
 
 // step is what a member needs to follow the master, or the relay above it.
@@ -171,6 +173,8 @@ const (
 	stepAttach               // it is to be attached
 	stepEndFetch             // the rescue connection is to be removed first
 	stepStopIO               // it is to receive no more from where it reads
+	stepStopSQL              // it is to apply no more: a person wants it so
+	stepStartSQL             // it is to apply again what it goes on receiving
 )
 
 // following judges one member. Nothing is started on a server whose relay log
@@ -197,7 +201,11 @@ func (d *decider) following(m *member) (step, string) {
 		return stepNone, ""
 	}
 	st, want := m.sv.Last.Slave, d.sourceFor(m.name)
-	step, why := stepAttach, "is nobody's slave"
+	step, why, held := d.holding(m, st, want)
+	if held {
+		return step, why
+	}
+	step, why = stepAttach, "is nobody's slave"
 	if st != nil {
 		step, why = d.followingSlave(m, st, want)
 	}
@@ -226,6 +234,8 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus, want string)
 		return d.moving(m, st, want)
 	case restarted:
 		return stepAttach, "restarted"
+	case owed && st.SQL == health.ThreadNo && st.IO != health.ThreadNo:
+		return stepStartSQL, "is to apply again"
 	case st.IO == health.ThreadNo && owed && !m.pending():
 		return stepAttach, "was stopped by repld"
 	case st.IO == health.ThreadNo && owed && m.pending():
@@ -255,7 +265,7 @@ func (d *decider) rejoin() (Action, bool) {
 		if s.Reseeding && name != d.c.Master && sv.Reachable() && d.ready(name, KindRejoin) {
 			return Action{Kind: KindRejoin, Servers: []string{name}, Why: []string{"it is to be made a copy of the master"}}, true
 		}
-		if name == d.c.Master || s.Joining || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
+		if name == d.c.Master || s.Joining || s.Maintenance || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
 			continue
 		}
 		extra := d.errant(name)

@@ -252,6 +252,9 @@ func (d *decider) lossAccepted(in *topology.Intent, best *member) bool {
 // transaction. A server that was down before the master was last seen at a
 // position which the best holder contains cannot.
 func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bool {
+	if m.s.Maintenance {
+		return false // it was made no acker, and others had what it had, when that began
+	}
 	if m.s.Joining || m.s.MustFence || (m.sv.Reachable() && m.known) {
 		return false // a former master that was not fenced yet never followed this one
 	}

@@ -137,6 +137,9 @@ func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.
 func (d *decider) unseen(in *topology.Intent) []string {
 	var out []string
 	for _, m := range d.members(in.OldMaster) {
+		if m.s.Maintenance {
+			continue // it was made no acker, and others had what it had, when that began
+		}
 		if m.s.MustFence {
 			continue // a former master, lost before this one was opened, never followed it
 		}

@@ -151,8 +151,7 @@ func (d *decider) armedLast() bool {
 // is connected.
 func (d *decider) ackerStreams() bool {
 	for _, name := range d.c.Names() {
-		sv := d.v.Servers[name]
-		if d.acker(name) && d.streams(name) && sv.Last.SemiSync.SlaveOn && sv.Hears(d.now, d.p.HangTimeout) {
+		if d.acks(name) && d.v.Servers[name].Hears(d.now, d.p.HangTimeout) {
 			return true
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // limits are the deadlines of effects. An effect that misses its deadline may
 // still happen later, which is why Open carries its own on the server.
 var limits = map[Kind]time.Duration{
-	KindStopIO: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
+	KindStopIO: 4 * time.Second, KindStopSQL: 4 * time.Second, KindStartSQL: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
 	KindDetach: 4 * time.Second, KindArm: 2 * time.Second, KindDisarm: 2 * time.Second, KindOpen: 2 * time.Second,
 	KindFence: 15 * time.Second, KindShut: 10 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour,
 	KindEvents: time.Minute, KindLookEvents: 3 * time.Second,
@@ -138,6 +138,10 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 	switch a.Kind {
 	case KindStopIO:
 		return srv.StopIO(ctx)
+	case KindStopSQL:
+		return srv.StopSQL(ctx)
+	case KindStartSQL:
+		return srv.StartSQL(ctx)
 	case KindDrain:
 		return srv.DrainRelayLog(ctx)
 	case KindFetch:

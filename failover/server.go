@@ -23,6 +23,10 @@ type Server interface {
 	// returns once the SQL thread runs; the view shows the progress. Afterwards
 	// only Attach or Detach may follow.
 	DrainRelayLog(ctx context.Context) error
+	// StopSQL stops the SQL thread, because a person wants it so. If the IO thread
+	// is down it refuses while something received is not applied: the next start of
+	// either would drop it.
+	StopSQL(ctx context.Context) error
 	// StartSQL starts the SQL thread while the IO thread is running or trying to
 	// connect. It refuses if the IO thread is down: in GTID mode that would wipe
 	// the relay log.

@@ -73,6 +73,11 @@ type Cluster struct {
 	// Changes are the changes of master that hooks.post_failover has not been run
 	// for yet, oldest first; empty without that hook.
 	Changes []Change `json:"changes,omitempty"`
+	// RestartUntil is until when repld itself restarts the master in its place: it
+	// is not taken for lost before.
+	RestartUntil time.Time `json:"restart_until,omitzero"`
+	// Declined is the last failover that did not happen; nil if there was none.
+	Declined *Declined `json:"declined,omitempty"`
 	// ConfirmNeeded says why automatic mode is off until a person confirms it
 	// (a rebuilt or older state file); "" normally.
 	ConfirmNeeded string `json:"confirm_needed,omitempty"`
@@ -124,6 +129,16 @@ const (
 func (p Promotion) Rank() int {
 	return slices.Index([]Promotion{PromotionPrefer, PromotionNeutral, PromotionAvoid, PromotionNever}, p)
 }
+
+// Held says which threads of a slave a person has stopped.
+type Held string
+
+// HeldAll: both threads, with nothing left to apply. HeldSQL: the SQL thread
+// alone; the slave goes on receiving and acknowledging.
+const (
+	HeldAll Held = "all"
+	HeldSQL Held = "sql"
+)
 
 // Identity tells one server from another whatever its address: an address can
 // be a virtual one, or a name, that has just moved to the new master. No effect
@@ -186,6 +201,11 @@ type Server struct {
 	// is a copy of the master's again, whatever happens in between: what it holds
 	// meanwhile may be half of a copy.
 	Reseeding bool `json:"reseeding,omitempty"`
+	// Held is what a person has stopped and repld leaves stopped.
+	Held Held `json:"held,omitempty"`
+	// Maintenance is true while a person works on the server: it is left alone, is
+	// neither promoted nor an acker, and is missed by nobody.
+	Maintenance bool `json:"maintenance,omitempty"`
 	// Diverged holds the extra transactions that keep the server out; empty
 	// normally.
 	Diverged []gtid.GTID `json:"diverged,omitempty"`
@@ -236,6 +256,9 @@ func (s *Server) NeverPromotable() []string {
 	}
 	if len(s.Diverged) > 0 {
 		out = append(out, "diverged")
+	}
+	if s.Maintenance {
+		out = append(out, "maintenance")
 	}
 	return out
 }

@@ -228,7 +228,7 @@ func (c *Cluster) setMaster(name string) {
 	for _, s := range c.Servers {
 		switch {
 		case s.Name == name:
-			s.Role, s.Source, s.MustFence = RoleMaster, "", false
+			s.Role, s.Source, s.MustFence, s.Held = RoleMaster, "", false, ""
 		case s.Name == old || s.Source == old || s.Source == name || s.Source == "":
 			s.Role, s.Source = RoleSlave, name
 		}
