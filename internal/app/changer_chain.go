@@ -107,3 +107,14 @@ func readsFrom(v *health.View, name string) string {
 	}
 	return v.Cluster.At(sv.Last.Slave.SourceHost, sv.Last.Slave.SourcePort)
 }
+
+// chainFault says why a chained slave cannot read from where it is meant to; "" if
+// it can, or is none.
+func chainFault(r failover.ServerReport) string {
+	for _, p := range r.Problems {
+		if p.Code == "source_unusable" {
+			return p.Text
+		}
+	}
+	return ""
+}
