@@ -101,7 +101,7 @@ func (d *decider) withholds(m *member) bool {
 // one that has received most, but for those whose surplus is given up.
 func (d *decider) holder(in *topology.Intent, ms []*member) *member {
 	live := d.most(ms, func(m *member) bool { return !d.withholds(m) })
-	return d.most(ms, func(m *member) bool { return !d.withholds(m) || d.surplus(m, live) == 0 || !d.givenUp(in, m, live) })
+	return d.most(ms, func(m *member) bool { return !d.withholds(m) || d.surplus(m, live) > 0 && !d.givenUp(in, m, live) })
 }
 
 // surplus counts what a member has received beyond another one, nil having nothing.
