@@ -34,7 +34,7 @@ check: ## format, vet, staticcheck, direction of imports, go.mod
 
 test: deps ## all tests, on real servers, with the race detector
 	go test -race -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
-	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
+	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
 	@echo 'make test: passed'
 
 # servers,writes,faults,crashes of repld: minutes to hours
@@ -43,12 +43,14 @@ EXPLORE ?= 3,2,2,1
 explore: ## search more states of the model cluster: make explore EXPLORE=3,3,3,1
 	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run TestBounds ./test/explorer
 
-# Rounds of random faults, and the seed of a run to be repeated.
-ROUNDS ?= 20
-SEED   ?=
+# How long there are random faults, in rounds or in minutes, and the seed of a
+# run to be repeated.
+MINUTES ?=
+ROUNDS  ?= $(if $(MINUTES),0,20)
+SEED    ?=
 
-chaos: deps ## random faults under load on real servers, nothing may be lost: make chaos ROUNDS=50 SEED=1
-	REPLD_NO_RACE=1 REPLD_CHAOS_ROUNDS=$(ROUNDS) REPLD_CHAOS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run TestRandomFaults ./test/e2e
+chaos: deps ## random faults under load on real servers and networks, nothing may be lost: make chaos MINUTES=10 SEED=1
+	REPLD_NO_RACE=1 REPLD_CHAOS_ROUNDS=$(ROUNDS) REPLD_CHAOS_MINUTES=$(MINUTES) REPLD_CHAOS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run TestRandomFaults ./test/e2e
 
 demo: deps build ## the main job, live: set-up, failover, rejoin, comparison
 	go run ./test/demo

@@ -24,6 +24,8 @@ const (
 	KindProbe Kind = "probe"
 
 	KindStopIO   Kind = "stop_io"
+	KindStopSQL  Kind = "stop_sql"
+	KindStartSQL Kind = "start_sql"
 	KindDrain    Kind = "drain_relay_log"
 	KindFetch    Kind = "fetch"
 	KindEndFetch Kind = "end_fetch"
@@ -35,6 +37,12 @@ const (
 	KindShut     Kind = "shut"
 	KindAttach   Kind = "attach"
 	KindAnnounce Kind = "announce"
+	// KindHook runs the user's program that Hook names, for the operation For.
+	KindHook Kind = "hook"
+	// KindEvents lets the recorded events run on the master; KindLookEvents only
+	// looks which do.
+	KindEvents     Kind = "resume_events"
+	KindLookEvents Kind = "look_at_events"
 	// KindRejoin hands a former master with extra transactions to the rejoiner.
 	KindRejoin Kind = "rejoin"
 )
@@ -50,6 +58,9 @@ type Action struct {
 	Attach map[string]Follow
 	// From is the source of KindFetch.
 	From string
+	// Hook and For are of KindHook.
+	Hook Hook
+	For  string
 	// Extra are the transactions that only the server of KindRejoin has.
 	Extra []gtid.GTID
 	// Ends is how the open intent ended, if Journal ends it.
@@ -77,10 +88,11 @@ type Follow struct {
 type Effect struct {
 	// Running is the kind under way, "" if none.
 	Running Kind
-	// Last is the latest one that ended, Failed how often in a row it failed, At
-	// when it ended and Err how.
+	// Last is the latest one that ended, Failed how often in a row it failed, Again
+	// how often in a row it succeeded, At when it ended and Err how.
 	Last   Kind
 	Failed int
+	Again  int
 	At     time.Time
 	Err    string
 }
@@ -107,6 +119,16 @@ type Input struct {
 	// Announced is the epoch and durability that repld.cluster was last seen or
 	// written with; see [Announcement].
 	Announced string
+	// Events is what the last look at a master's scheduled events showed, zero if
+	// this process has not looked yet.
+	Events EventsSeen
+}
+
+// EventsSeen is what was seen of a master's scheduled events.
+type EventsSeen struct {
+	Server string
+	At     time.Time
+	Events topology.Events
 }
 
 // Durations of rules that are not the user's to set.
@@ -123,6 +145,10 @@ const (
 	// repointFor is how long a failover waits for the others to follow before it
 	// ends and leaves them to the ordinary care.
 	repointFor = 10 * time.Second
+	// lookEventsEvery is how old what is recorded of a master's events may be.
+	lookEventsEvery = 3 * time.Second
+	// hookPause is how long after a hook failed it is run again.
+	hookPause = 10 * time.Second
 	// nudgeAfter is how long commits may wait without progress although an acker
 	// is connected before repld writes a transaction of its own.
 	nudgeAfter = time.Second

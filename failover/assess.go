@@ -20,12 +20,15 @@ func Assess(in Input) Report {
 		return r
 	}
 	next := d.decide()
-	r.Ackers = d.activeAckers()
+	r.Ackers, r.AsConfigured = d.activeAckers(), d.asConfigured()
 	for _, name := range d.c.Names() {
 		r.Servers[name] = d.assessServer(name)
 		r.Problems = append(r.Problems, r.Servers[name].Problems...)
 	}
 	r.Problems = slices.Concat(next.Blocked, next.Notes, d.clusterProblems(), r.Problems)
+	if worst := d.twoWritable(); len(worst) > 0 {
+		r.Problems = append(worst, slices.DeleteFunc(r.Problems, func(p Problem) bool { return p.Code == worst[0].Code })...)
+	}
 	r.Forecast = d.forecast()
 	r.Health = d.health(next, r)
 	return r
@@ -35,7 +38,7 @@ func Assess(in Input) Report {
 func (d *decider) activeAckers() []string {
 	var out []string
 	for _, name := range d.c.Names() {
-		if d.acker(name) && d.streams(name) && d.v.Servers[name].Last.SemiSync.SlaveOn {
+		if d.acks(name) {
 			out = append(out, name)
 		}
 	}
@@ -57,7 +60,7 @@ func (d *decider) health(next Action, r Report) Health {
 		return NoMaster
 	case in != nil:
 		return FailingOver
-	case len(r.Problems) > 0:
+	case slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Code != "maintenance" }):
 		return Degraded
 	}
 	return Healthy
@@ -92,9 +95,10 @@ func (d *decider) clusterProblems() []Problem {
 		add("master_"+string(v.State), "", "the master is %s since %v: %s", v.State, v.Since.Format(time.TimeOnly), reachText(mv))
 	}
 	alive := mv.Reachable() && !mv.Last.ReadOnly
-	if d.c.Durability == topology.SemiSync && d.c.DurabilityState != topology.DurabilityArmed && alive {
-		ps = append(ps, Problem{Code: "durability_" + string(d.c.DurabilityState),
-			Text: "commits do not wait for an acker although durability is " + string(d.c.Durability)})
+	if alive {
+		ps = append(ps, d.stalled(mv)...)
+		ps = append(ps, d.durabilityProblems(mv)...)
+		ps = append(ps, d.eventsProblem()...)
 	}
 	if alive && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_promotable_slave", Text: "if the master died now, nobody could be promoted", Do: "replctl init slave NAME --address HOST:PORT"})
@@ -119,7 +123,8 @@ func (d *decider) assessServer(name string) ServerReport {
 		return d.assessMaster()
 	}
 	m := d.member(name)
-	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m)}
+	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m),
+		AsHeld: d.stopped(name), Acks: d.acks(name)}
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
 		master := d.bound()
 		if now := mv.LastOK.BinlogPos.Of(d.domain); now.Seq > master.Seq {
@@ -165,7 +170,7 @@ func (d *decider) slaveState(m *member) string {
 		return "broken"
 	case st.IO == health.ThreadNo || st.SQL == health.ThreadNo:
 		return "stopped"
-	case st.IO == health.ThreadConnecting:
+	case st.IO == health.ThreadConnecting || m.chained && !d.streams(m.name):
 		return "broken"
 	case m.sv.LagApplied != nil && *m.sv.LagApplied > d.p.MaxLag:
 		return "lagging"
@@ -187,6 +192,12 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 	if m.sv.Reachable() && !m.sv.Last.ReadOnly && !m.s.Joining {
 		add("two_writable", "", "it accepts writes and is not the master")
 	}
+	if m.s.Maintenance && len(ps) == 0 {
+		add("maintenance", "replctl maintenance "+m.name+" off", "a person works on it: it is left alone, not promoted, and acknowledges nothing")
+		return ps
+	}
+	chain := d.chainProblems(m)
+	ps = append(ps, chain...)
 	switch state {
 	case "joining":
 		add("joining", "if its set-up was interrupted, run the same replctl init slave "+m.name+" again", "it is being set up or seeded anew")
@@ -205,6 +216,9 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		}
 		add("diverged", do, "it has transactions that the cluster does not have: %s", printGTIDs(extra))
 	case "stopped", "broken":
+		if len(chain) > 0 && slices.Contains(d.c.Stopped, m.name) && m.sv.Last.Slave.SQLErrno == 0 {
+			break // repld itself stopped it, on its way
+		}
 		d.threadProblems(m, add)
 	}
 	return ps
@@ -218,6 +232,8 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 	}
 	source := d.sourceOf(st)
 	switch {
+	case m.s.Held != "" && st.SQLErrno == 0:
+		add("held", "replctl start "+m.name, "%s", heldText(m.s.Held))
 	case st.SQLErrno != 0:
 		add("slave_sql_error", threadAdvice(m.name, "SQL_THREAD", st.IO != health.ThreadNo), "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
 	case st.IOErrno != 0:
@@ -228,6 +244,7 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 		add("slave_connecting", "", "its IO thread is connecting to %s", source)
 	case st.IO == health.ThreadNo:
 		add("slave_io_stopped", "replctl rejoin "+m.name, "its IO thread was stopped and reports no error")
+	case st.SQL == health.ThreadYes: // its threads run, its relay's do not: see chainProblems
 	default:
 		add("slave_sql_stopped", "replctl rejoin "+m.name, "its SQL thread was stopped and reports no error")
 	}
@@ -250,6 +267,7 @@ func (d *decider) forecast() Forecast {
 	best := d.mostReceived(ms)
 	probe := &topology.Intent{Kind: topology.IntentFailover, OldMaster: d.c.Master, Begun: d.v.Started, Symptom: d.now,
 		Bound: d.bound(), Armed: d.c.DurabilityState == topology.DurabilityArmed}
+	f.Blocked = append(d.unfenced(), d.unproved()...)
 	for _, m := range ms {
 		if d.couldHoldMore(probe, m, best) {
 			f.Blocked = append(f.Blocked, Problem{Code: "acker_unreachable", Server: m.name,

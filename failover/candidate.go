@@ -23,6 +23,8 @@ type member struct {
 	received gtid.GTID
 	known    bool
 	applied  gtid.GTID
+	// chained: it is meant to replicate from another slave.
+	chained bool
 	// because are the reasons against promoting it, empty if it is promotable.
 	because []Problem
 }
@@ -47,6 +49,7 @@ func (d *decider) member(name string) *member {
 	if m.sv == nil {
 		m.sv = &health.ServerView{}
 	}
+	m.chained = d.c.Chained(name)
 	m.positions(d.domain)
 	m.because = d.against(m)
 	return m
@@ -109,60 +112,6 @@ func (m *member) stuck(now time.Time) bool {
 	return !m.sv.Applied.IsZero() && now.Sub(m.sv.Applied) >= stuckAfter
 }
 
-// neverTexts explains the recorded reasons of [topology.Server.NeverPromotable].
-var neverTexts = map[string]string{
-	"promotion_never": "its promotion preference is never",
-	"delayed":         "it is delayed on purpose",
-	"filtered":        "it replicates only some schemas",
-	"skip_errors":     "it skips replication errors and may have drifted",
-	"joining":         "it is still being set up",
-	"diverged":        "it has transactions that the cluster does not have",
-}
-
-// against lists every reason not to promote a server.
-func (d *decider) against(m *member) []Problem {
-	var out []Problem
-	add := func(code, format string, args ...any) {
-		out = append(out, Problem{Code: code, Server: m.name, Text: fmt.Sprintf(format, args...)})
-	}
-	for _, code := range m.s.NeverPromotable() {
-		add(code, "%s", neverTexts[code])
-	}
-	if !m.sv.Reachable() {
-		add("unreachable", "repld cannot reach it: %s", reachText(m.sv))
-		if m.sv.LastOK.Reach != health.ReachOK {
-			return out
-		}
-	}
-	o := m.sv.LastOK
-	if !o.LogBin {
-		add("no_binlog", "log_bin is off")
-	}
-	if !o.LogSlaveUpdates {
-		add("no_log_slave_updates", "log_slave_updates is off: nobody could follow it")
-	}
-	if skip := strings.ToUpper(o.SkipErrors); skip != "" && skip != "OFF" && m.s.SkipErrors == "" {
-		add("skip_errors", "slave_skip_errors is %s", o.SkipErrors)
-	}
-	if st := o.Slave; st != nil {
-		if st.Filtered && len(m.s.ReplicateDoDB) == 0 {
-			add("filtered", "a replication filter is set")
-		}
-		if st.Delay > 0 && m.s.Delay == 0 {
-			add("delayed", "it is delayed by %v", st.Delay)
-		}
-		if st.SQLErrno != 0 {
-			add("sql_error", "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
-		}
-	}
-	if !d.own(m, m.applied) || !d.own(m, m.received) {
-		add("errant", "its position %s is off the cluster's lineage", m.received)
-	} else if extra := d.errant(m.name); len(extra) > 0 {
-		add("errant", "it has transactions of its own: %s", printGTIDs(extra))
-	}
-	return out
-}
-
 // errant lists what a server's binary log holds and the master's does not; nil
 // if the master was not observed after it.
 func (d *decider) errant(name string) []gtid.GTID {
@@ -217,13 +166,18 @@ func (d *decider) offLineage(name string, st gtid.State) []gtid.GTID {
 }
 
 // acker tells whether a server may acknowledge commits: it could itself be
-// promoted, as far as what is recorded and configured goes.
-func (d *decider) acker(name string) bool {
+// promoted, as far as what is recorded and configured goes, and is not chained.
+func (d *decider) acker(name string) bool { return d.ackerOf(name, d.c.Master) }
+
+// ackerOf tells whether a server may acknowledge the commits of a server that is,
+// or is about to be, the master: one that is chained below it follows it directly
+// then.
+func (d *decider) ackerOf(name, master string) bool {
 	if d.c.Durability == topology.Async {
 		return false
 	}
 	s := d.c.Servers[name]
-	if s == nil || name == d.c.Master || len(s.NeverPromotable()) > 0 {
+	if s == nil || name == d.c.Master || s.Held == topology.HeldAll || len(s.NeverPromotable()) > 0 || d.c.Chained(name) && s.Source != master {
 		return false
 	}
 	m := d.member(name)
@@ -233,6 +187,13 @@ func (d *decider) acker(name string) bool {
 		}
 	}
 	return true
+}
+
+// mayHaveAcknowledged tells whether a member could acknowledge commits: it is an
+// acker, or was last seen attached as one although it may be none any more.
+func (d *decider) mayHaveAcknowledged(m *member) bool {
+	o := m.sv.LastOK
+	return d.acker(m.name) || o.Slave != nil && (o.SemiSync.SlaveEnabled || o.SemiSync.SlaveOn)
 }
 
 func reachText(sv *health.ServerView) string {

@@ -22,13 +22,15 @@ const (
 )
 
 // better orders holders and, among servers that are wanted alike, candidates:
-// most received first, then the user's preference, then the older version, for a
+// most received first, then those that follow the master themselves (what is
+// chained has the others' position only if they are gone), then the user's preference, then the older version, for a
 // master must not be newer than its slaves. Between equals, who has applied all of
 // it, or was detached already, and at last the name, so that the same view gives
 // the same choice.
 func better(a, b *member) int {
 	return cmp.Or(
 		cmp.Compare(b.received.Seq, a.received.Seq),
+		a.depth()-b.depth(),
 		cmp.Compare(a.s.Promotion.Rank(), b.s.Promotion.Rank()),
 		a.release().compare(b.release()),
 		cmp.Compare(a.readiness(), b.readiness()),
@@ -42,6 +44,15 @@ func (m *member) readiness() int {
 	case m.pending():
 		return 2
 	case m.sv.LastOK.Slave != nil:
+		return 1
+	}
+	return 0
+}
+
+// depth is higher for a server that is promoted only if nobody of the others
+// has, or can quickly be brought, as much.
+func (m *member) depth() int {
+	if m.chained {
 		return 1
 	}
 	return 0
@@ -61,11 +72,12 @@ func promotable(ms []*member) []*member {
 }
 
 // wanted gives them as they are wanted, whatever they have received: by the
-// user's preference, then those that no older server would have to follow.
+// user's preference, then those that no older server would have to follow; a
+// chained slave last of all.
 func wanted(list, ms []*member) []*member {
 	out := slices.Clone(list)
 	slices.SortStableFunc(out, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(a.s.Promotion.Rank(), b.s.Promotion.Rank()),
+		return cmp.Or(a.depth()-b.depth(), cmp.Compare(a.s.Promotion.Rank(), b.s.Promotion.Rank()),
 			cmp.Compare(min(1, len(newerThan(a, ms))), min(1, len(newerThan(b, ms)))))
 	})
 	return out
@@ -118,13 +130,13 @@ func (d *decider) surplus(m, than *member) uint64 {
 
 // givenUp tells whether the surplus of a member that withholds it may be left
 // behind: nobody was told OK for it, since commits waited for ackers and it is
-// none; or a person has said that so many transactions may be lost. Without
+// none, nor has it what it received from one; or a person has said that so many transactions may be lost. Without
 // anybody who could be promoted instead, nothing is given up.
 func (d *decider) givenUp(in *topology.Intent, m, live *member) bool {
 	if live == nil {
 		return false
 	}
-	if in.Armed && !d.acker(m.name) {
+	if in.Armed && !d.mayHaveAcknowledged(m) && !m.chained {
 		return true
 	}
 	return in.AcceptLoss != nil && max(d.surplus(m, live), d.atStake(in, live)) <= *in.AcceptLoss

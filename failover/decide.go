@@ -30,12 +30,14 @@ type decider struct {
 	p      Policy
 	now    time.Time
 	domain uint32
+	// sources is what sourceFor has found.
+	sources map[string]string
 }
 
 func newDecider(in Input) *decider {
 	return &decider{
 		in: in, v: in.View, c: in.View.Cluster, p: in.Policy, now: in.View.Now,
-		domain: in.View.Cluster.Lineage.Domain(),
+		domain: in.View.Cluster.Lineage.Domain(), sources: map[string]string{},
 	}
 }
 
@@ -49,6 +51,9 @@ func (d *decider) decide() Action {
 	if a, acts := d.fenceStrangers(); acts {
 		return a
 	}
+	if a, acts := d.tellAfter(); acts {
+		return a
+	}
 	if in := d.c.Intent; in != nil {
 		switch in.Kind {
 		case topology.IntentReopen:
@@ -57,6 +62,9 @@ func (d *decider) decide() Action {
 			return d.switchover(in)
 		}
 		return d.failover(in)
+	}
+	if a, acts := d.restarting(); acts {
+		return a
 	}
 	if d.in.Verdict.Lost() {
 		return d.begin(d.in.Verdict.Evidence)
@@ -92,14 +100,20 @@ func (d *decider) paused() bool {
 }
 
 // ready tells whether an effect may begin on a server: none is running, and
-// after a failure of the same kind the pause has passed.
+// after a failure of the same kind the pause has passed. An effect that succeeds
+// again and again, and is called for again, changes nothing: it is paused too.
 func (d *decider) ready(name string, kind Kind) bool {
 	e := d.in.Effects[name]
 	if e.Running != "" {
 		return false
 	}
-	return e.Last != kind || e.Failed == 0 || d.now.Sub(e.At) >= retryPause(e.Failed)
+	vain := max(e.Failed, e.Again-succeedsFreely)
+	return e.Last != kind || vain <= 0 || d.now.Sub(e.At) >= retryPause(vain)
 }
+
+// succeedsFreely is how often in a row the same effect on a server may succeed
+// before it is paused as if it had failed.
+const succeedsFreely = 5
 
 func retryPause(failed int) time.Duration {
 	pause := retryFirst
@@ -115,6 +129,9 @@ func (d *decider) act(kind Kind, name string, why ...string) Action {
 		e := d.in.Effects[name]
 		if e.Running != "" {
 			return wait(0, fmt.Sprintf("%s is running on %s", e.Running, name))
+		}
+		if e.Failed == 0 {
+			return wait(retryPause(e.Again-succeedsFreely), fmt.Sprintf("%s on %s succeeded %d times in a row and is called for again", kind, name, e.Again))
 		}
 		return wait(retryPause(e.Failed), fmt.Sprintf("%s on %s failed %d times: %s", kind, name, e.Failed, e.Err))
 	}
@@ -169,7 +186,7 @@ func (d *decider) contact(name string) []topology.Command {
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
 	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx &&
-		d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin
+		(b.Endless || d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin)
 	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
 }
 
@@ -204,10 +221,11 @@ func (d *decider) begin(why []string) Action {
 	if in.Symptom.IsZero() {
 		in.Symptom = d.now
 	}
-	in.Armed = d.armedAt(in.Symptom)
+	in.Armed, in.Endless = d.armedAt(in.Symptom), d.c.Endless
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
 		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
 	}
+	in.NeedsFence = len(d.unfencedWithoutHook()) > 0
 	if d.ordered() {
 		in.Manual, in.To, in.AcceptLoss = true, d.in.Order.To, d.in.Order.AcceptLoss
 	}
@@ -217,9 +235,11 @@ func (d *decider) begin(why []string) Action {
 // armedAt tells whether the master is known to have waited for an acker with
 // every commit until the given moment.
 func (d *decider) armedAt(t time.Time) bool {
+	if d.c.Durability == topology.Async || d.c.DurabilityState != topology.DurabilityArmed {
+		return false
+	}
 	seen := d.armedSeen()
-	return d.c.Durability != topology.Async && d.c.DurabilityState == topology.DurabilityArmed &&
-		!seen.IsZero() && t.Sub(seen) <= d.p.ServerTimeout
+	return d.c.Endless || !seen.IsZero() && t.Sub(seen) <= d.p.ServerTimeout
 }
 
 // armedSeen is the last time that the master was seen armed, by this process or
@@ -248,21 +268,14 @@ func (d *decider) beginRules() []Problem {
 					d.now.Sub(d.c.LastFailover).Round(time.Second), d.p.BlockWindow)})
 		}
 	}
-	if d.in.Order == nil && d.unfenced() {
-		ps = append(ps, Problem{Code: "unfenced", Server: d.c.Master, Do: "replctl failover", Text: d.c.Master +
-			" does not answer, may go on by itself, and would then tell its clients OK without an acker: durability is " + string(d.c.DurabilityState)})
+	if d.in.Order == nil {
+		ps = append(ps, d.unfenced()...)
 	}
+	ps = append(ps, d.unproved()...)
 	if len(ps) == 0 && !d.anyCandidate() {
 		ps = append(ps, Problem{Code: "no_candidate", Text: "no reachable server could be promoted"})
 	}
 	return ps
-}
-
-// unfenced tells whether the old master could accept and acknowledge writes
-// beside a new one: a hung one that wakes up, if nothing makes it wait for an
-// acker. (A dead one starts again closed.)
-func (d *decider) unfenced() bool {
-	return d.in.Verdict.State == health.StateHung && d.c.DurabilityState != topology.DurabilityArmed && !d.p.AsyncWithoutFence
 }
 
 // ordered tells whether a person has ordered a failover.

@@ -36,10 +36,13 @@ func (d *decider) care(mv *health.ServerView) Action {
 	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
 	}
+	if a, acts := d.events(); acts {
+		return a
+	}
 	if a, acts := d.remember(mv); acts {
 		return a
 	}
-	return wait(0, "all is as it should be")
+	return wait(d.eventsLeft(), "all is as it should be")
 }
 
 // rememberEvery is how often what was seen of the master is written down.
@@ -92,81 +95,75 @@ func (d *decider) startedAgain() []string {
 // attachment and the server was observed after it.
 func (d *decider) attachedSince(name string) bool {
 	e, sv := d.in.Effects[name], d.v.Servers[name]
-	return e.Running == "" && e.Last == KindAttach && e.Failed == 0 && sv.Last.Sent.After(e.At)
-}
-
-// streams tells whether a server is seen replicating from the master, with
-// both threads.
-func (d *decider) streams(name string) bool {
-	sv := d.v.Servers[name]
-	if !sv.Reachable() || sv.Last.Slave == nil {
-		return false
-	}
-	st := sv.Last.Slave
-	return d.sourceOf(st) == d.c.Master && st.IO == health.ThreadYes && st.SQL == health.ThreadYes
+	return e.Running == "" && (e.Last == KindAttach || e.Last == KindStartSQL) && e.Failed == 0 && sv.Last.Sent.After(e.At)
 }
 
 // sourceOf names the member that a slave is configured to read from, "" if it
 // is none.
 func (d *decider) sourceOf(st *health.SlaveStatus) string {
-	for _, name := range d.c.Names() {
-		if host, port := splitAddress(d.c.Servers[name].Address); host == st.SourceHost && port == st.SourcePort {
-			return name
-		}
-	}
-	return ""
+	return d.c.At(st.SourceHost, st.SourcePort)
+}
+
+// stepKinds are the effects of the steps, in the order in which they come: what
+// is to stop stops before anything is started.
+var stepKinds = []struct {
+	step step
+	kind Kind
+}{
+	{stepEndFetch, KindEndFetch}, {stepStopIO, KindStopIO}, {stepStopSQL, KindStopSQL},
+	{stepAttach, KindAttach}, {stepStartSQL, KindStartSQL}, {stepDrain, KindDrain},
 }
 
 // followAll lets every server that should and can follow the master do so, in
 // one action; else it lists who does not follow yet and could.
 func (d *decider) followAll() (Action, []string) {
 	follow, waiting := map[string]Follow{}, []string(nil)
-	var drain, end, why []string
+	names, why := map[Kind][]string{}, map[Kind][]string{}
 	for _, m := range d.members(d.c.Master) {
 		step, reason := d.following(m)
-		switch step {
-		case stepNone:
+		if step == stepNone {
 			continue
-		case stepWait:
-			waiting = append(waiting, m.name)
-			continue
-		case stepDrain:
-			if d.ready(m.name, KindDrain) {
-				drain = append(drain, m.name)
-			}
-		case stepEndFetch:
-			if d.ready(m.name, KindEndFetch) {
-				end = append(end, m.name)
-			}
-		case stepAttach:
-			if d.ready(m.name, KindAttach) {
-				follow[m.name] = d.follow(m)
-				why = append(why, m.name+" "+reason)
-			}
 		}
 		waiting = append(waiting, m.name)
+		for _, k := range stepKinds {
+			if step != k.step || !d.ready(m.name, k.kind) {
+				continue
+			}
+			names[k.kind] = append(names[k.kind], m.name)
+			why[k.kind] = append(why[k.kind], strings.TrimSpace(m.name+" "+reason))
+			if step == stepAttach {
+				follow[m.name] = d.follow(m)
+			}
+		}
 	}
-	switch {
-	case len(end) > 0:
-		return Action{Kind: KindEndFetch, Servers: end, Why: []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}}, waiting
-	case len(follow) > 0:
-		names := make([]string, 0, len(follow))
-		for name := range follow {
-			names = append(names, name)
+	for _, k := range stepKinds {
+		if list := names[k.kind]; len(list) > 0 {
+			return d.stepAction(k.kind, list, why[k.kind], follow), waiting
 		}
-		slices.Sort(names)
-		a := Action{Kind: KindAttach, Servers: names, Attach: follow, Why: why}
-		if slices.ContainsFunc(names, func(n string) bool { return d.c.Servers[n].Followed != d.c.Epoch }) {
-			a.Journal = []topology.Command{topology.MarkFollowing{Cluster: d.c.Name, Servers: names}}
-		}
-		return a, waiting
-	case len(drain) > 0:
-		return Action{Kind: KindDrain, Servers: drain, Why: []string{"restarted slaves apply the relay log that they kept"}}, waiting
 	}
 	return Action{}, waiting
 }
 
-// step is what a member needs to follow the master.
+func (d *decider) stepAction(kind Kind, names, why []string, follow map[string]Follow) Action {
+	a := Action{Kind: kind, Servers: names, Why: why}
+	switch kind {
+	case KindStopIO:
+		return d.stopIO(names, why)
+	case KindEndFetch:
+		a.Why = []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}
+	case KindDrain:
+		a.Why = []string{"restarted slaves apply the relay log that they kept"}
+	case KindAttach:
+		a.Attach = follow
+		if slices.ContainsFunc(names, func(n string) bool { return d.c.Servers[n].Followed != d.c.Epoch }) {
+			a.Journal = []topology.Command{topology.MarkFollowing{Cluster: d.c.Name, Servers: names}}
+		}
+		a.Journal = append(a.Journal, d.owe(slices.DeleteFunc(slices.Clone(names), d.stands))...)
+	}
+	return a
+}
+
+// step is what a member needs to follow the master, or the relay above it.
 type step int
 
 const (
@@ -175,6 +172,9 @@ const (
 	stepDrain                // its relay log has to be applied first
 	stepAttach               // it is to be attached
 	stepEndFetch             // the rescue connection is to be removed first
+	stepStopIO               // it is to receive no more from where it reads
+	stepStopSQL              // it is to apply no more: a person wants it so
+	stepStartSQL             // it is to apply again what it goes on receiving
 )
 
 // following judges one member. Nothing is started on a server whose relay log
@@ -200,14 +200,22 @@ func (d *decider) following(m *member) (step, string) {
 	if len(d.errant(m.name)) > 0 {
 		return stepNone, ""
 	}
-	st := m.sv.Last.Slave
-	if st == nil {
-		return stepAttach, "is nobody's slave"
+	st, want := m.sv.Last.Slave, d.sourceFor(m.name)
+	step, why, held := d.holding(m, st, want)
+	if held {
+		return step, why
 	}
-	return d.followingSlave(m, st)
+	step, why = stepAttach, "is nobody's slave"
+	if st != nil {
+		step, why = d.followingSlave(m, st, want)
+	}
+	if step == stepAttach && (st == nil || st.IO == health.ThreadNo) && !d.passesOn(want, m) {
+		return stepWait, ""
+	}
+	return step, why
 }
 
-func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, string) {
+func (d *decider) followingSlave(m *member, st *health.SlaveStatus, want string) (step, string) {
 	source := d.sourceOf(st)
 	owed := slices.Contains(d.c.Stopped, m.name)
 	restarted := st.IO == health.ThreadNo && st.Received.Of(d.domain).IsZero() && st.IOErrno == 0
@@ -222,27 +230,27 @@ func (d *decider) followingSlave(m *member, st *health.SlaveStatus) (step, strin
 		return stepWait, ""
 	case owed && m.cold():
 		return stepDrain, ""
-	case source != d.c.Master && m.pending():
-		return stepWait, "" // applies what it received from the old master
-	case source != d.c.Master:
-		return stepAttach, "follows " + cmpOr(source, st.SourceHost)
+	case source != want:
+		return d.moving(m, st, want)
 	case restarted:
 		return stepAttach, "restarted"
+	case owed && st.SQL == health.ThreadNo && st.IO != health.ThreadNo:
+		return stepStartSQL, "is to apply again"
 	case st.IO == health.ThreadNo && owed && !m.pending():
 		return stepAttach, "was stopped by repld"
 	case st.IO == health.ThreadNo && owed && m.pending():
 		return stepWait, ""
 	case owed && d.streams(m.name) && !m.pending() && !d.attachedSince(m.name):
 		return stepAttach, "streams and may still be told to stop"
-	case st.IO == health.ThreadYes && st.SQL == health.ThreadYes && d.acker(m.name) && !m.sv.Last.SemiSync.SlaveOn && !m.pending():
-		return stepAttach, "streams without being an acker"
+	case st.IO == health.ThreadYes && st.SQL == health.ThreadYes && d.acker(m.name) != m.sv.Last.SemiSync.SlaveOn && !m.pending():
+		return stepAttach, map[bool]string{true: "streams without being an acker", false: "may not acknowledge any more"}[d.acker(m.name)]
 	}
 	return stepNone, ""
 }
 
-// follow is how a member is attached to the master.
+// follow is how a member is attached to the server that it shall read from.
 func (d *decider) follow(m *member) Follow {
-	f := Follow{Source: d.c.Master, Acker: d.acker(m.name)}
+	f := Follow{Source: d.sourceFor(m.name), Acker: d.acker(m.name)}
 	if m.sv.Last.Slave == nil && m.applied != m.sv.Last.SlavePos.Of(d.domain) {
 		at := gtid.At(m.applied)
 		f.StartAt = &at
@@ -257,7 +265,7 @@ func (d *decider) rejoin() (Action, bool) {
 		if s.Reseeding && name != d.c.Master && sv.Reachable() && d.ready(name, KindRejoin) {
 			return Action{Kind: KindRejoin, Servers: []string{name}, Why: []string{"it is to be made a copy of the master"}}, true
 		}
-		if name == d.c.Master || s.Joining || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
+		if name == d.c.Master || s.Joining || s.Maintenance || s.MustFence || len(s.Diverged) > 0 || !sv.Reachable() || sv.Last.Slave != nil {
 			continue
 		}
 		extra := d.errant(name)
@@ -303,13 +311,31 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 			return a
 		}
 	}
-	for _, m := range ms {
-		if d.acker(m.name) && (!m.sv.Reachable() || !m.known) && d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
-			return wait(retryFirst, fmt.Sprintf("%s may have received more than the restarted master has: waiting up to %v for it", m.name, d.p.AckTimeout))
-		}
+	if a, acts := d.awaitAckers(mv, ms); acts {
+		return a
 	}
 	return Action{Kind: KindBegin, Why: []string{"the master restarted, nothing was promoted since, and it has lost nothing"},
 		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
+}
+
+// awaitAckers delays the reopening of a restarted master while an acker that may
+// have received more cannot be asked: for ack_timeout in semi-sync, in lossless
+// until it is back.
+func (d *decider) awaitAckers(mv *health.ServerView, ms []*member) (Action, bool) {
+	has := &member{received: mv.Last.BinlogPos.Of(d.domain)}
+	for _, m := range ms {
+		if !d.acker(m.name) || m.sv.Reachable() && m.known {
+			continue
+		}
+		if d.c.Durability == topology.Lossless && d.couldHoldMore(&topology.Intent{OldMaster: d.c.Master}, m, has) {
+			return d.blocked(Problem{Code: "acker_unreachable", Server: m.name, Do: "bring " + m.name + " back, or: replctl durability set semi-sync",
+				Text: fmt.Sprintf("%s restarted, and %s could acknowledge its commits and may have received more than it kept; %s", d.c.Master, m.name, reachText(m.sv))}), true
+		}
+		if d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
+			return wait(retryFirst, fmt.Sprintf("%s may have received more than the restarted master has: waiting up to %v for it", m.name, d.p.AckTimeout)), true
+		}
+	}
+	return Action{}, false
 }
 
 // openingPending waits while an opening of a master that was lost meanwhile
@@ -347,6 +373,5 @@ func (d *decider) reopen(in *topology.Intent) Action {
 		return wait(retryFirst, "waiting for a fresh look at "+name)
 	}
 	ms := d.members(name)
-	arm := d.c.Durability != topology.Async && d.ackersExpected(name, ms)
-	return d.open(in, name, arm, mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
+	return d.open(in, name, d.armOpening(d.ackersExpected(name, ms)), mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
 }

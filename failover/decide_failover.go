@@ -9,8 +9,8 @@ import (
 	"github.com/repld/repld/topology"
 )
 
-// failover says the next step of an open failover. The stages, in order:
-// revoke, learn what restarted slaves hold, choose, drain, fetch, look at the
+// failover says the next step of an open failover. The stages, in order: ask
+// hooks.pre_failover, start hooks.fence, revoke, learn what restarted slaves hold, choose, drain, fetch, look at the
 // old master once more, detach, arm, open, re-point.
 func (d *decider) failover(in *topology.Intent) Action {
 	switch {
@@ -23,9 +23,21 @@ func (d *decider) failover(in *topology.Intent) Action {
 		return Action{Kind: KindJournal, Why: []string{fmt.Sprintf("a person accepts the loss of up to %d transactions", *d.in.Order.AcceptLoss)},
 			Journal: []topology.Command{topology.AcceptLoss{Cluster: d.c.Name, Intent: in.ID, N: *d.in.Order.AcceptLoss}}}
 	}
+	if d.ordered() && !in.Manual {
+		return Action{Kind: KindJournal, Why: []string{"a person orders the failover that is under way"},
+			Journal: []topology.Command{topology.TakeOver{Cluster: d.c.Name, Intent: in.ID}}}
+	}
 	ms := d.members(in.OldMaster)
 	if a, acts := d.masterBack(in, ms); acts {
 		return a
+	}
+	if a, acts := d.stillHeard(in, ms); acts {
+		return a
+	}
+	for _, hook := range []func(*topology.Intent) (Action, bool){d.askFirst, d.fenceBeside} {
+		if a, acts := hook(in); acts {
+			return a
+		}
 	}
 	for _, stage := range []func(*topology.Intent, []*member) (Action, bool){d.revoke, d.learn, d.noteBound, d.unreachableAckers} {
 		if a, acts := stage(in, ms); acts {
@@ -39,6 +51,9 @@ func (d *decider) failover(in *topology.Intent) Action {
 	if a, acts := d.drain(in, cand, ms); acts {
 		return a
 	}
+	if a, acts := d.awaitFence(in); acts {
+		return a
+	}
 	return d.prepare(in, cand, ms)
 }
 
@@ -49,6 +64,9 @@ func (d *decider) masterBack(in *topology.Intent, ms []*member) (Action, bool) {
 	mv := d.v.Servers[in.OldMaster]
 	if mv == nil || !mv.Last.Reach.Answers() || !mv.Last.Sent.After(in.Begun) {
 		return Action{}, false
+	}
+	if d.fencedByHook(in) && !d.onlyItHas(mv, ms) {
+		return d.backThoughFenced(in)
 	}
 	if mv.Last.Reach == health.ReachOK {
 		if behind := d.behind(mv, ms); behind != "" {
@@ -226,22 +244,27 @@ func (d *decider) atStake(in *topology.Intent, best *member) uint64 {
 
 // lossAccepted tells whether a person has said that what is at stake may be
 // lost. That gives up transactions, never the one writer: a master that is only
-// silent could still be acknowledged to by the server that cannot be reached.
+// silent could still be acknowledged to by the server that cannot be reached,
+// unless hooks.fence has stopped it.
 func (d *decider) lossAccepted(in *topology.Intent, best *member) bool {
-	return in.AcceptLoss != nil && d.in.Verdict.State == health.StateDead && d.atStake(in, best) <= *in.AcceptLoss
+	stopped := d.in.Verdict.State == health.StateDead || d.fencedByHook(in)
+	return in.AcceptLoss != nil && stopped && d.atStake(in, best) <= *in.AcceptLoss
 }
 
 // couldHoldMore tells whether m may be the only holder of an acknowledged
 // transaction. A server that was down before the master was last seen at a
 // position which the best holder contains cannot.
 func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bool {
+	if m.s.Maintenance {
+		return false // it was made no acker, and others had what it had, when that began
+	}
 	if m.s.Joining || m.s.MustFence || (m.sv.Reachable() && m.known) {
 		return false // a former master that was not fenced yet never followed this one
 	}
 	if d.c.DurabilityState != topology.DurabilityArmed && !in.Armed {
 		return false
 	}
-	if !d.acker(m.name) {
+	if !d.mayHaveAcknowledged(m) {
 		return false
 	}
 	if m.sv.Reachable() || best == nil {
@@ -263,11 +286,15 @@ func (d *decider) repoint(in *topology.Intent) Action {
 	if d.in.Announced != d.announcement() && d.ready(announceKey, KindAnnounce) {
 		return Action{Kind: KindAnnounce, Servers: []string{d.c.Master}}
 	}
+	if a, acts := d.events(); acts {
+		return a
+	}
 	if left := repointFor - d.now.Sub(in.Opened); len(waiting) > 0 && left > 0 {
 		return wait(min(left, retryFirst), fmt.Sprintf("still to follow: %v", waiting))
 	}
 	return Action{Kind: KindJournal, Ends: topology.ResultDone, Journal: []topology.Command{
-		topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now, Automatic: !in.Manual && in.Kind == topology.IntentFailover}}}
+		topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now, Automatic: !in.Manual && in.Kind == topology.IntentFailover,
+			Tell: d.p.Hooks.PostFailover}}}
 }
 
 func cmpOr(a, b string) string {

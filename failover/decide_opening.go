@@ -20,7 +20,7 @@ func (d *decider) prepare(in *topology.Intent, cand *member, ms []*member) Actio
 	if cand.sv.Last.Slave != nil {
 		return d.act(KindDetach, cand.name, fmt.Sprintf("%s has applied all that it received: %s", cand.name, cand.applied))
 	}
-	return d.open(in, cand.name, d.ackersExpected(cand.name, ms) || d.oldWillAck(in), cand.applied,
+	return d.open(in, cand.name, d.armOpening(d.ackersExpected(cand.name, ms) || d.oldWillAck(in)), cand.applied,
 		fmt.Sprintf("%s is closed, drained and detached at %s", cand.name, cand.applied))
 }
 
@@ -48,7 +48,7 @@ func (d *decider) lookAgain(in *topology.Intent) (Action, bool) {
 // acker.
 func (d *decider) oldWillAck(in *topology.Intent) bool {
 	old := d.c.Servers[in.OldMaster]
-	return in.Kind == topology.IntentSwitchover && d.c.Durability != topology.Async && len(old.NeverPromotable()) == 0 &&
+	return in.Kind == topology.IntentSwitchover && len(old.NeverPromotable()) == 0 &&
 		d.v.Servers[in.OldMaster].Reachable()
 }
 
@@ -56,7 +56,7 @@ func (d *decider) oldWillAck(in *topology.Intent) bool {
 // the new master's commits soon.
 func (d *decider) ackersExpected(cand string, ms []*member) bool {
 	for _, m := range ms {
-		if m.name != cand && m.sv.Reachable() && d.acker(m.name) {
+		if m.name != cand && m.sv.Reachable() && d.ackerOf(m.name, cand) {
 			return true
 		}
 	}
@@ -115,7 +115,7 @@ func (d *decider) openAgain(in *topology.Intent) Action {
 	if mv := d.v.Servers[in.OldMaster]; mv.Reachable() && !mv.Last.ReadOnly {
 		return d.act(KindFence, in.OldMaster, name+" has begun a new era")
 	}
-	return d.open(in, name, d.ackersExpected(name, d.members(in.OldMaster)), in.Opening.Applied, fmt.Sprintf(
+	return d.open(in, name, d.armOpening(d.ackersExpected(name, d.members(in.OldMaster))), in.Opening.Applied, fmt.Sprintf(
 		"%s was open after %s and restarted", name, in.Opening.Applied))
 }
 
@@ -137,6 +137,9 @@ func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.
 func (d *decider) unseen(in *topology.Intent) []string {
 	var out []string
 	for _, m := range d.members(in.OldMaster) {
+		if m.s.Maintenance {
+			continue // it was made no acker, and others had what it had, when that began
+		}
 		if m.s.MustFence {
 			continue // a former master, lost before this one was opened, never followed it
 		}

@@ -45,7 +45,7 @@ func (d *decider) beginSwitchover(to string) Action {
 	}
 	return Action{Kind: KindBegin, Why: []string{fmt.Sprintf("a person ordered it: %s follows %s", name, d.c.Master)}, Intent: &topology.Intent{
 		Kind: topology.IntentSwitchover, Epoch: d.c.Epoch + 1, OldMaster: d.c.Master, To: name, Manual: true,
-		Symptom: d.now, Begun: d.now, Deadline: d.now.Add(d.p.SwitchoverTimeout), Bound: d.bound(), Armed: d.armedAt(d.now), ArmedSeen: d.armedSeen(),
+		Symptom: d.now, Begun: d.now, Deadline: d.now.Add(d.p.SwitchoverTimeout), Bound: d.bound(), Armed: d.armedAt(d.now), ArmedSeen: d.armedSeen(), Endless: d.c.Endless,
 	}}
 }
 
@@ -121,6 +121,9 @@ func (d *decider) shutOld(in *topology.Intent, cand *member) Action {
 	case cand.sv.LagApplied == nil || *cand.sv.LagApplied > nearlyCaughtUp:
 		return wait(min(retryFirst, d.left(in)), cand.name+" catches up first")
 	}
+	if a, acts := d.lookBeforeShutting(in); acts {
+		return a
+	}
 	a := d.act(KindShut, in.OldMaster, cand.name+" is close behind")
 	if a.Kind == KindWait {
 		a.RecheckIn = d.left(in)
@@ -140,7 +143,7 @@ func (d *decider) rollBack(in *topology.Intent) Action {
 	case !sv.Last.ReadOnly:
 		return d.endIntent(in, topology.ResultRolledBack, "rolled back: "+in.RollingBack)
 	}
-	arm := d.c.Durability != topology.Async && d.ackersExpected(in.OldMaster, d.members(in.OldMaster))
+	arm := d.armOpening(d.ackersExpected(in.OldMaster, d.members(in.OldMaster)))
 	return d.open(in, in.OldMaster, arm, sv.Last.BinlogPos.Of(d.domain), "the switchover is rolled back: "+in.RollingBack)
 }
 

@@ -61,7 +61,9 @@ type LoopConfig struct {
 	Server   func(s topology.Server) Server
 	Rejoiner Rejoiner
 	Policy   Policy
-	Log      *slog.Logger
+	// Hooks runs the user's programs; nil if there are none.
+	Hooks Hooks
+	Log   *slog.Logger
 }
 
 // Loop observes, decides, journals, acts, and observes again, for one cluster.
@@ -76,10 +78,12 @@ type Loop struct {
 	// Only Run's goroutine touches these.
 	effects   map[string]Effect
 	announced string
+	events    EventsSeen
 	order     *Order
 	op        *topology.Operation
 	lastWhy   string
 	outage    outage
+	told      alarms
 
 	mu   sync.Mutex
 	last Input
@@ -100,15 +104,23 @@ type result struct {
 	ended  time.Time
 	err    error
 	word   string // the announcement that was written
+	hook   *hookEnd
+	events *EventsSeen
 }
 
 // NewLoop makes a loop; Run starts it.
 func NewLoop(cfg LoopConfig) *Loop {
+	if cfg.Hooks == nil {
+		cfg.Hooks = noHooks{}
+	}
 	return &Loop{
 		cfg: cfg, results: make(chan result, 64), orders: make(chan Order),
 		effects: map[string]Effect{},
 	}
 }
+
+// Cluster is the name of the loop's cluster.
+func (l *Loop) Cluster() string { return l.cfg.Cluster }
 
 // maxSteps bounds how many actions are taken before new events are looked at;
 // a decision that never waits would be a bug, and must not hang the daemon.
@@ -167,6 +179,7 @@ func (l *Loop) step(ctx, effects context.Context) time.Duration {
 		in := l.input()
 		a := Decide(in)
 		l.remember(in, a)
+		l.watchOver(in, a)
 		if a.Kind == KindWait {
 			// An order that cannot be followed now is void: carried out later, when
 			// the person has long turned to something else, it would be a surprise.
@@ -191,7 +204,7 @@ func (l *Loop) input() Input {
 	return Input{
 		View:    v,
 		Verdict: health.Detect(v, health.DetectPolicy{RefusedGrace: l.cfg.Policy.RefusedGrace, HangTimeout: l.cfg.Policy.HangTimeout}),
-		Effects: effects, Policy: l.cfg.Policy, Order: l.order, Announced: l.announced,
+		Effects: effects, Policy: l.cfg.Policy, Order: l.order, Announced: l.announced, Events: l.events,
 	}
 }
 

@@ -95,6 +95,7 @@ func TestAnOrderIsNotKeptForLater(t *testing.T) {
 	l := NewLoop(LoopConfig{Cluster: "main", Journal: kept, Observer: watch, Policy: Policy{HangTimeout: 2 * time.Second},
 		Log: slog.New(slog.DiscardHandler), Server: func(topology.Server) Server { return nil }})
 	l.announced = newDecider(l.input()).announcement()
+	l.events = EventsSeen{Server: "db1", At: time.Now()}
 
 	l.order = &Order{}
 	l.step(t.Context(), t.Context())

@@ -3,6 +3,7 @@ package failover
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 // limits are the deadlines of effects. An effect that misses its deadline may
 // still happen later, which is why Open carries its own on the server.
 var limits = map[Kind]time.Duration{
-	KindStopIO: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
+	KindStopIO: 4 * time.Second, KindStopSQL: 4 * time.Second, KindStartSQL: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
 	KindDetach: 4 * time.Second, KindArm: 2 * time.Second, KindDisarm: 2 * time.Second, KindOpen: 2 * time.Second,
 	KindFence: 15 * time.Second, KindShut: 10 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour,
+	KindEvents: time.Minute, KindLookEvents: 3 * time.Second,
 }
 
 // refreshLimit bounds the look at a server after an effect on it.
@@ -39,8 +41,16 @@ func (l *Loop) perform(ctx context.Context, in Input, a Action) bool {
 	if in.View.Cluster.Intent != nil {
 		l.cfg.Observer.Hurry(time.Second)
 	}
-	l.cfg.Log.Info("acting", logCluster, l.cfg.Cluster, logAction, a.Kind, logServer, a.Servers, logWhy, a.Why)
+	level := slog.LevelInfo
+	if a.Kind == KindLookEvents {
+		level = slog.LevelDebug
+	}
+	l.cfg.Log.Log(ctx, level, "acting", logCluster, l.cfg.Cluster, logAction, a.Kind, logServer, a.Servers, logWhy, a.Why)
 	switch a.Kind {
+	case KindHook:
+		l.startHook(ctx, in, a)
+	case KindEvents, KindLookEvents:
+		l.startEvents(ctx, in, a)
 	case KindAnnounce:
 		l.start(ctx, announceKey, a, func(ctx context.Context) error { return l.announce(ctx, in) })
 	case KindProbe:
@@ -78,9 +88,12 @@ func (l *Loop) begin(a Action) bool {
 		return false
 	}
 	l.op, l.order = op, nil
+	l.forgetHooks()
 	l.cfg.Log.Warn("begun", logCluster, l.cfg.Cluster, logAction, in.Kind, logEpoch, in.Epoch, logWhy, a.Why)
 	l.cfg.Observer.Hurry(2 * time.Second)
-	l.cfg.Observer.SetCluster(l.cfg.Journal.Cluster(l.cfg.Cluster))
+	c := l.cfg.Journal.Cluster(l.cfg.Cluster)
+	l.cfg.Observer.SetCluster(c)
+	l.tellOperation(EventBegun, c, op)
 	return true
 }
 
@@ -125,6 +138,10 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 	switch a.Kind {
 	case KindStopIO:
 		return srv.StopIO(ctx)
+	case KindStopSQL:
+		return srv.StopSQL(ctx)
+	case KindStartSQL:
+		return srv.StartSQL(ctx)
 	case KindDrain:
 		return srv.DrainRelayLog(ctx)
 	case KindFetch:
@@ -134,7 +151,7 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 	case KindDetach:
 		return srv.Detach(ctx)
 	case KindArm:
-		return srv.Arm(ctx, l.cfg.Policy.ServerTimeout)
+		return srv.Arm(ctx, serverTimeout(c, l.cfg.Policy))
 	case KindDisarm:
 		return srv.Disarm(ctx)
 	case KindOpen:
@@ -154,7 +171,7 @@ func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topo
 
 // source is how slave reaches a server.
 func source(from, slave *topology.Server) Source {
-	host, port := splitAddress(from.Address)
+	host, port := topology.SplitAddress(from.Address)
 	return Source{Name: from.Name, Host: host, Port: port, CAFile: slave.CAFile, CertFile: slave.CertFile, KeyFile: slave.KeyFile}
 }
 
@@ -176,16 +193,21 @@ func (l *Loop) announce(ctx context.Context, in Input) error {
 // finish takes in the end of an effect.
 func (l *Loop) finish(r result) {
 	e := l.effects[r.server]
-	failed := 0
-	if r.err != nil {
-		failed = 1
-		if e.Last == r.kind {
-			failed = e.Failed + 1
-		}
+	failed, again := 0, 1
+	if e.Last == r.kind {
+		failed, again = e.Failed, e.Again+1
 	}
-	e = Effect{Last: r.kind, Failed: failed, At: r.ended}
+	if r.err != nil {
+		failed, again = failed+1, 0
+	} else {
+		failed = 0
+	}
+	e = Effect{Last: r.kind, Failed: failed, Again: again, At: r.ended}
 	if r.err != nil {
 		e.Err = r.err.Error()
+		if r.hook != nil && r.hook.output != "" {
+			e.Err += ": " + r.hook.output
+		}
 	}
 	l.effects[r.server] = e
 	took := ms(r.ended.Sub(r.begun))
@@ -193,16 +215,21 @@ func (l *Loop) finish(r result) {
 	if r.err != nil {
 		word = r.err.Error()
 		l.cfg.Log.Warn("failed", logCluster, l.cfg.Cluster, logAction, r.kind, logServer, r.server, logMS, took, logError, r.err)
-	} else {
+	} else if r.kind != KindLookEvents {
 		l.cfg.Log.Info("done", logCluster, l.cfg.Cluster, logAction, r.kind, logServer, r.server, logMS, took)
 	}
 	if r.kind == KindAnnounce && r.err == nil {
 		l.announced = r.word
 		l.noteFirstAck(r.ended)
 	}
-	if l.op != nil && r.kind != KindProbe {
+	if r.events != nil && r.err == nil {
+		l.events = *r.events
+	}
+	if r.hook != nil {
+		l.finishHook(r)
+	} else if r.kind != KindLookEvents && l.op != nil && r.kind != KindProbe {
 		server := r.server
-		if server == announceKey {
+		if server == announceKey || server == eventsKey {
 			server = l.op.NewMaster
 		}
 		l.op.Steps = append(l.op.Steps, topology.Step{Name: string(r.kind), Server: server, MS: took, Result: word})

@@ -28,6 +28,11 @@ type Policy struct {
 	// ProbeInterval and ProbeTimeout pace the monitor.
 	ProbeInterval time.Duration
 	ProbeTimeout  time.Duration
+	// Hooks tells which programs are configured.
+	Hooks ConfiguredHooks
 	// UndoUnacknowledged is rejoin.unacknowledged: undo.
 	UndoUnacknowledged bool
 }
+
+// ConfiguredHooks tells which of the user's programs there are to run.
+type ConfiguredHooks struct{ PreFailover, Fence, PostFailover bool }

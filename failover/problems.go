@@ -36,6 +36,9 @@ type Report struct {
 	Forecast Forecast
 	// Ackers are the servers whose acknowledgement a commit can wait for now.
 	Ackers []string
+	// AsConfigured is true if the master is seen to wait for ackers as the mode
+	// wants it.
+	AsConfigured bool
 }
 
 // ServerReport is what the rules say of one server.
@@ -47,6 +50,9 @@ type ServerReport struct {
 	// Because lists why it is not promotable.
 	Because  []Problem
 	Problems []Problem
+	// AsHeld is true if it is stopped as a person has wanted it, Acks if it
+	// acknowledges the master's commits.
+	AsHeld, Acks bool
 	// LagTransactions is nil if unknown.
 	LagTransactions *uint64
 }

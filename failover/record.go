@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/repld/repld/internal/gtid"
@@ -27,6 +28,10 @@ func (l *Loop) recordOpened(in Input, c topology.RecordOpened) {
 	intent := in.View.Cluster.Intent
 	l.cfg.Log.Warn("open", logCluster, l.cfg.Cluster, logServer, intent.Opening.Server, logEpoch, intent.Epoch,
 		logMS, ms(c.At.Sub(intent.Symptom)))
+	if o := intent.Opening; !o.Armed && in.View.Cluster.Durability != topology.Async && in.View.Cluster.DurabilityState == topology.DurabilityArmed {
+		l.noteDurability(in, topology.DurabilityDegraded, topology.Operation{Kind: topology.OpDegrade, Server: o.Server, Epoch: intent.Epoch,
+			StartedAt: c.At, Evidence: []string{"no acker could be expected when " + o.Server + " was opened"}}, o.Applied)
+	}
 	if l.op == nil {
 		return
 	}
@@ -89,6 +94,7 @@ func (l *Loop) recordEnd(in Input, a Action, c topology.EndIntent) {
 	}
 	l.save(l.op)
 	l.cfg.Log.Warn("ended", logCluster, l.cfg.Cluster, logAction, intent.Kind, "result", a.Ends, logMS, total, logWhy, a.Why)
+	l.tellOperation(EventEnded, l.cfg.Journal.Cluster(l.cfg.Cluster), l.op)
 	l.op = nil
 }
 
@@ -100,16 +106,40 @@ func (l *Loop) recordDurability(in Input, a Action, c topology.SetDurabilityStat
 	} else if in.View.Cluster.DurabilityState == topology.DurabilityOff {
 		kind = topology.OpDurability
 	}
+	if c.Endless {
+		kind = topology.OpDurability
+	}
+	was, evidence := in.View.Cluster, a.Why
+	if c.State == topology.DurabilityDegraded {
+		evidence = append(slices.Clone(evidence), newDecider(in).stakeText())
+	}
+	l.noteDurability(in, c.State, topology.Operation{Kind: kind, Server: was.Master, Epoch: was.Epoch, StartedAt: c.At, Evidence: evidence}, masterPosition(in))
+}
+
+// noteDurability writes one such entry, with what is at risk from a position on.
+func (l *Loop) noteDurability(in Input, state topology.DurabilityState, op topology.Operation, at gtid.GTID) {
 	total := 0.0
-	_, err := l.cfg.Journal.NewOperation(topology.Operation{
-		Cluster: l.cfg.Cluster, Kind: kind, Result: topology.ResultDone, Server: in.View.Cluster.Master,
-		Epoch: in.View.Cluster.Epoch, StartedAt: c.At, EndedAt: c.At, TotalMS: &total, Evidence: a.Why,
-		Detail: fmt.Sprintf("%s -> %s at %s", in.View.Cluster.DurabilityState, c.State, masterPosition(in)),
-	})
+	op.Cluster, op.Result, op.EndedAt, op.TotalMS = l.cfg.Cluster, topology.ResultDone, op.StartedAt, &total
+	op.Detail = fmt.Sprintf("%s -> %s at %s; %s", in.View.Cluster.DurabilityState, state, at, atRiskText(in.View.Cluster, state, at))
+	l.cfg.Log.Warn("durability", logCluster, l.cfg.Cluster, "state", state, logWhy, op.Evidence)
+	done, err := l.cfg.Journal.NewOperation(op)
 	if err != nil {
 		l.cfg.Log.Error("the history cannot be written", logCluster, l.cfg.Cluster, logError, err)
+		return
 	}
-	l.cfg.Log.Warn("durability", logCluster, l.cfg.Cluster, "state", c.State, logWhy, a.Why)
+	l.tellDurability(in, done, state)
+}
+
+// atRiskText says what the loss of the master would cost from now on, or what it
+// would have cost until now.
+func atRiskText(c *topology.Cluster, state topology.DurabilityState, at gtid.GTID) string {
+	switch {
+	case state != topology.DurabilityArmed:
+		return fmt.Sprintf("what the master commits after %s is lost with it unless a slave has received it", at)
+	case c.DurabilityState == topology.DurabilityDegraded && c.Lineage.Contains(at, c.Floor):
+		return fmt.Sprintf("%d transactions were committed without an acker", at.Seq-c.Floor.Seq)
+	}
+	return "commits wait for an acker from now on"
 }
 
 func masterPosition(in Input) gtid.GTID {

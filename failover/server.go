@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/repld/repld/internal/gtid"
+	"github.com/repld/repld/topology"
 )
 
 // Server is every effect that repld has on a managed server once it is set up.
@@ -22,6 +23,10 @@ type Server interface {
 	// returns once the SQL thread runs; the view shows the progress. Afterwards
 	// only Attach or Detach may follow.
 	DrainRelayLog(ctx context.Context) error
+	// StopSQL stops the SQL thread, because a person wants it so. If the IO thread
+	// is down it refuses while something received is not applied: the next start of
+	// either would drop it.
+	StopSQL(ctx context.Context) error
 	// StartSQL starts the SQL thread while the IO thread is running or trying to
 	// connect. It refuses if the IO thread is down: in GTID mode that would wipe
 	// the relay log.
@@ -53,8 +58,14 @@ type Server interface {
 	// accounts out, too, until the next Open or Attach.
 	Shut(ctx context.Context) error
 	// Attach makes the server a slave of source by GTID over verified TLS, as an
-	// acker or not, and starts both threads. It leaves read_only on.
+	// acker or not, and starts both threads. It leaves read_only on and the event
+	// scheduler off, and makes events that are enabled here those of a slave.
 	Attach(ctx context.Context, to Attachment) error
+	// Events tells which scheduled events run on a master. Before that it lets
+	// those of resume run, if it is not nil: it enables each that is
+	// SLAVESIDE_DISABLED here, whose definer it keeps, and switches the scheduler on
+	// if resume says so. These are transactions, whose commits may wait for an acker.
+	Events(ctx context.Context, resume *topology.Events) (topology.Events, error)
 	// Announce writes the row of repld.cluster on the master. Its commit may
 	// wait for an acker like any other.
 	Announce(ctx context.Context, row ClusterRow) error

@@ -30,7 +30,10 @@ const (
 //   - dead: connections broke, new ones are refused more than once over a short
 //     span, and no reachable slave's IO thread is connected;
 //   - hung: no answer within HangTimeout, and no reachable slave has received
-//     an event or a heartbeat within it;
+//     an event or a heartbeat within it, or within three of its heartbeats if
+//     that is longer;
+//   - a slave that reads from another slave has no say, but for transactions that
+//     reach it through a slave which cannot be asked;
 //   - anything that answers, even with an error, is alive.
 func Detect(v *View, p DetectPolicy) Verdict {
 	mv := v.Servers[v.Cluster.Master]
@@ -61,12 +64,15 @@ type detection struct {
 	since    time.Time
 	evidence []string
 
-	slaves    int       // of the master, counted at all
-	reachable int       // of those, reachable
-	asked     int       // of those, reading or meant to read from the master
-	heard     int       // of those, observed after the first symptom
-	reading   []string  // heard, with a connected IO thread
-	advanced  time.Time // last event or heartbeat that any reachable slave got
+	slaves    int      // of the master, counted at all
+	reachable int      // of those, reachable
+	asked     int      // of those, reading or meant to read from the master
+	heard     int      // of those, observed after the first symptom
+	reading   []string // heard, with a connected IO thread
+	// hearsUntil is when what a reachable slave received, an event or a heartbeat,
+	// is no sign of the master's life any more; by is that slave, at when it was.
+	hearsUntil, at time.Time
+	by             string
 }
 
 func (d *detection) note(format string, args ...any) {
@@ -107,12 +113,16 @@ func (d *detection) hearSlaves() {
 		}
 		d.reachable++
 		st := sv.Last.Slave
-		if st == nil || s.Source != d.v.Cluster.Master {
+		if st == nil {
+			continue
+		}
+		if !d.readsMaster(s, st) {
+			d.hearChained(name, sv)
 			continue
 		}
 		d.asked++
-		if sv.Advanced.After(d.advanced) {
-			d.advanced = sv.Advanced
+		if until := sv.HearsUntil(d.p.HangTimeout); until.After(d.hearsUntil) {
+			d.hearsUntil, d.at, d.by = until, sv.Advanced, name
 		}
 		if !sv.Last.Sent.After(d.since) {
 			continue
@@ -165,8 +175,8 @@ func (d *detection) silent() Verdict {
 	if d.heard < d.asked {
 		return d.verdict(StateSuspect, 0)
 	}
-	if left := d.p.HangTimeout - d.v.Now.Sub(d.advanced); !d.advanced.IsZero() && left > 0 {
-		d.note("a slave received something from it %v ago", d.v.Now.Sub(d.advanced).Round(time.Millisecond))
+	if left := d.hearsUntil.Sub(d.v.Now); left > 0 {
+		d.note("%s received something from it %v ago", d.by, d.v.Now.Sub(d.at).Round(time.Millisecond))
 		return d.verdict(StateVetoed, left)
 	}
 	d.note("no slave has received anything within %v", d.p.HangTimeout)

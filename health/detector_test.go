@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/topology"
 )
 
@@ -49,6 +50,13 @@ func silentFor(v *View, d time.Duration) {
 	for _, name := range []string{"db2", "db3"} {
 		v.Servers[name].Advanced = ago(d)
 		v.Servers[name].Last.Slave.IO = ThreadYes
+	}
+}
+
+// heartbeat sets how often the slaves ask for one.
+func heartbeat(v *View, d time.Duration) {
+	for _, name := range []string{"db2", "db3"} {
+		v.Servers[name].Last.Slave.HeartbeatPeriod = d
 	}
 }
 
@@ -109,6 +117,15 @@ func TestDetect(t *testing.T) {
 		}},
 		{name: "a repld that slept does not take its own silence for the master's", reach: ReachTimeout, want: StateSuspect, recheck: hang - 200*ms,
 			change: func(v *View) { silentFor(v, time.Minute); v.AwakeSince = ago(200 * ms) }},
+		{name: "a silence shorter than some heartbeats is none", reach: ReachTimeout, want: StateVetoed, evidence: "db3 received something from it 1.2s ago",
+			policy: DetectPolicy{HangTimeout: 500 * ms}, recheck: 300 * ms,
+			change: func(v *View) {
+				silentFor(v, time.Minute)
+				v.Servers["db3"].Advanced = ago(1200 * ms)
+				heartbeat(v, 500*ms)
+			}},
+		{name: "a silence longer than some heartbeats is one", reach: ReachTimeout, want: StateHung,
+			policy: DetectPolicy{HangTimeout: 500 * ms}, change: func(v *View) { silentFor(v, 1501*ms); heartbeat(v, 500*ms) }},
 		{name: "a slave not asked since the symptom leaves a hang open", reach: ReachTimeout, want: StateSuspect,
 			change: func(v *View) { silentFor(v, hang); v.Servers["db3"].Last.Sent = ago(3 * time.Second) }},
 		{name: "master and all slaves silent together: repld is cut off", reach: ReachTimeout, want: StateCutOff, change: func(v *View) {
@@ -158,5 +175,83 @@ func TestTheFirstSymptomIsTheEarliest(t *testing.T) {
 	v.Stream.Since = ago(time.Minute)
 	if got := Detect(v, DetectPolicy{HangTimeout: hang}).Since; !got.Equal(ago(30 * ms)) {
 		t.Errorf("with a stream that broke long before a good probe: %v before", moment.Sub(got))
+	}
+}
+
+// chained makes db3 a slave of db2.
+func chained(v *View) {
+	for name, s := range v.Cluster.Servers {
+		s.Address = name + ":3306"
+	}
+	v.Cluster.Servers["db3"].Source = "db2"
+	for name, source := range map[string]string{"db2": "db1", "db3": "db2"} {
+		v.Servers[name].Last.Slave.SourceHost, v.Servers[name].Last.Slave.SourcePort = source, 3306
+	}
+}
+
+// Only a slave that reads from the master itself can speak for it.
+func TestOfAChainOnlyWhatReadsFromTheMasterIsAsked(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		reach  Reach
+		change func(v *View)
+		want   State
+	}{
+		{"an IO thread connected to a relay is no sign of the master's life", ReachRefused, func(v *View) {
+			v.Servers["db3"].Last.Slave.IO, v.Servers["db3"].Last.Sent = ThreadYes, ago(40*ms)
+		}, StateDead},
+		{"one that reads from the master because its relay is gone vetoes", ReachRefused, func(v *View) {
+			v.Servers["db3"].Last.Slave.SourceHost, v.Servers["db3"].Last.Slave.IO = "db1", ThreadYes
+		}, StateVetoed},
+		{"one that is meant to read from the master, and still reads from another slave, has no say", ReachRefused, func(v *View) {
+			v.Cluster.Servers["db3"].Source, v.Servers["db3"].Last.Slave.IO = "db1", ThreadYes
+		}, StateDead},
+		{"one whose source is no member counts as it is recorded", ReachRefused, func(v *View) {
+			v.Cluster.Servers["db3"].Source, v.Servers["db3"].Last.Slave.IO = "db1", ThreadYes
+			v.Servers["db3"].Last.Slave.SourceHost = "alias"
+		}, StateVetoed},
+		{"what a relay still receives by itself does not prevent a hung master", ReachTimeout, func(v *View) {
+			silentFor(v, hang)
+			v.Servers["db3"].Advanced, v.Servers["db3"].Fetched = ago(40*ms), ago(40*ms)
+		}, StateHung},
+		{"transactions that arrive through a relay which cannot be asked do", ReachTimeout, func(v *View) {
+			silentFor(v, hang)
+			v.Servers["db2"].Last.Reach, v.Servers["db3"].Fetched = ReachTimeout, ago(40*ms)
+		}, StateVetoed},
+		{"its heartbeats do not", ReachTimeout, func(v *View) {
+			silentFor(v, hang)
+			v.Servers["db2"].Last.Reach, v.Servers["db3"].Advanced, v.Servers["db3"].Fetched = ReachTimeout, ago(40*ms), ago(hang)
+		}, StateHung},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := scene(c.reach)
+			chained(v)
+			c.change(v)
+			if got := Detect(v, DetectPolicy{HangTimeout: hang}); got.State != c.want {
+				t.Errorf("%s: %v", got.State, got.Evidence)
+			}
+		})
+	}
+}
+
+// How long a slave has run, and when it last received something, is remembered.
+func TestAViewRemembersHowLongASlaveRuns(t *testing.T) {
+	var sv ServerView
+	see := func(at time.Duration, io Thread, seq uint64) {
+		sv.fold(Observation{Reach: ReachOK, At: moment.Add(at), Slave: &SlaveStatus{IO: io, SQL: ThreadYes, Received: gtid.At(gtid.GTID{Server: 1, Seq: seq})}})
+	}
+	see(0, ThreadYes, 1)
+	see(ms, ThreadYes, 1)
+	if sv.RunningSince != moment || sv.RunningAt != moment.Add(ms) || !sv.Fetched.IsZero() {
+		t.Errorf("%v %v %v", sv.RunningSince, sv.RunningAt, sv.Fetched)
+	}
+	see(2*ms, ThreadConnecting, 2)
+	if !sv.RunningSince.IsZero() || sv.RunningAt != moment.Add(ms) || sv.Fetched != moment.Add(2*ms) {
+		t.Errorf("%v %v %v", sv.RunningSince, sv.RunningAt, sv.Fetched)
+	}
+	see(3*ms, ThreadYes, 2)
+	sv.fold(Observation{Reach: ReachTimeout, At: moment.Add(4 * ms)})
+	if !sv.RunningSince.IsZero() || sv.RunningAt != moment.Add(3*ms) || sv.Fetched != moment.Add(2*ms) {
+		t.Errorf("%v %v %v", sv.RunningSince, sv.RunningAt, sv.Fetched)
 	}
 }

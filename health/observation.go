@@ -65,6 +65,9 @@ type Observation struct {
 	SkipSlaveStart  bool
 	// SkipErrors is @@slave_skip_errors, "OFF" or "" if none.
 	SkipErrors string
+	// Stall is what holds up every write of a server that accepts them; zero if
+	// nothing does.
+	Stall Stall
 	// ClockOffset is the server's clock minus repld's, with half the round trip
 	// taken off.
 	ClockOffset time.Duration
@@ -79,7 +82,7 @@ func (o *Observation) news(prev *Observation) bool {
 	return o.Err != prev.Err || o.Identity != prev.Identity || o.Version != prev.Version || o.ReadOnly != prev.ReadOnly ||
 		!o.SlavePos.Equal(prev.SlavePos) || !o.BinlogPos.Equal(prev.BinlogPos) || o.SemiSync != prev.SemiSync ||
 		o.LogBin != prev.LogBin || o.LogSlaveUpdates != prev.LogSlaveUpdates || o.EventScheduler != prev.EventScheduler ||
-		o.SkipSlaveStart != prev.SkipSlaveStart || o.SkipErrors != prev.SkipErrors ||
+		o.SkipSlaveStart != prev.SkipSlaveStart || o.SkipErrors != prev.SkipErrors || o.Stall.State != prev.Stall.State ||
 		o.Slave.news(prev.Slave) || o.Fetch.news(prev.Fetch) || o.Started.Sub(prev.Started).Abs() > restartTolerance
 }
 
@@ -95,6 +98,16 @@ func (s *SlaveStatus) news(prev *SlaveStatus) bool {
 		c.Received, c.Heartbeats, c.SQLState = gtid.Position{}, 0, ""
 	}
 	return !same || !reflect.DeepEqual(is, was)
+}
+
+// Stall is what sessions of a server wait for, if it holds up all writes.
+type Stall struct {
+	// State is the server's word for it, for example "Waiting for someone to free
+	// space".
+	State string
+	// Sessions is how many wait, Longest for how long the first of them has.
+	Sessions int
+	Longest  time.Duration
 }
 
 // Thread is the state of a replication thread.
@@ -158,7 +171,9 @@ type SemiSync struct {
 	// and without an ack.
 	YesTx, NoTx uint64
 	// AfterSync is true if the wait point is AFTER_SYNC.
-	AfterSync    bool
+	AfterSync bool
+	// Timeout is how long the master waits for an acker before it goes on alone.
+	Timeout      time.Duration
 	SlaveEnabled bool
 	// SlaveOn is Rpl_semi_sync_slave_status: the IO thread was started as an acker.
 	SlaveOn bool

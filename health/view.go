@@ -17,8 +17,9 @@ type View struct {
 	Stream  StreamView
 	// Started is when this repld began to watch the cluster.
 	Started time.Time
-	// AwakeSince is since when repld itself has run without a gap. A daemon that
-	// was frozen or starved must not take its own silence for the master's.
+	// AwakeSince is since when repld itself has run, and has reached at least one
+	// server, without a gap. A daemon that was frozen, starved or cut off must not
+	// take its own silence for the master's.
 	AwakeSince time.Time
 }
 
@@ -52,6 +53,11 @@ type ServerView struct {
 	ApplyRate float64
 	// StreamingAt is the last time the slave was seen with its IO thread connected.
 	StreamingAt time.Time
+	// RunningSince is since when both threads were seen running by every probe,
+	// zero if they are not now; RunningAt the last time that they were.
+	RunningSince, RunningAt time.Time
+	// Fetched is the last time that a further transaction was seen received.
+	Fetched time.Time
 	// NoAckerSince, on a master, is since when it is observed without an acker;
 	// WaitingSince since when commits wait without progress.
 	NoAckerSince time.Time
@@ -71,6 +77,25 @@ type ServerView struct {
 
 // Reachable tells whether the latest probe was answered in full.
 func (s *ServerView) Reachable() bool { return s != nil && s.Last.Reach == ReachOK }
+
+// heartbeats is how many of them an idle master that is alive cannot have missed.
+const heartbeats = 3
+
+// HearsUntil is until when a slave counts as hearing its master: what it last
+// received is a sign of life for the given time, or for some heartbeats if that
+// is longer, since a slave of an idle master receives nothing between two of
+// them. It is zero if it has never been seen to receive anything.
+func (s *ServerView) HearsUntil(silence time.Duration) time.Time {
+	if s.Advanced.IsZero() || s.Last.Slave == nil {
+		return time.Time{}
+	}
+	return s.Advanced.Add(max(silence, heartbeats*s.Last.Slave.HeartbeatPeriod))
+}
+
+// Hears tells whether a slave counts as hearing its master now.
+func (s *ServerView) Hears(now time.Time, silence time.Duration) bool {
+	return s.HearsUntil(silence).After(now)
+}
 
 // StreamView is what the binlog stream of the recorded master says.
 type StreamView struct {

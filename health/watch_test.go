@@ -242,6 +242,37 @@ func TestASleepOfRepldIsNoticed(t *testing.T) {
 	})
 }
 
+// A network that was down for all of them comes back for one server first: the
+// silence of the others counts from then on.
+func TestBeingCutOffIsNoSilenceOfTheMaster(t *testing.T) {
+	watch(t, func(t *testing.T, m *Monitor, f *fakes) {
+		slave := always(Observation{Reach: ReachOK, Slave: &SlaveStatus{IO: ThreadYes, SQL: ThreadYes}})
+		f.set("db2", slave)
+		f.set("db3", slave)
+		time.Sleep(time.Second)
+		for _, name := range []string{"db1", "db2", "db3"} {
+			f.set(name, hangs)
+		}
+		time.Sleep(10 * time.Second)
+		policy := DetectPolicy{HangTimeout: 2 * time.Second}
+		if v := Detect(m.View(), policy); v.State != StateCutOff {
+			t.Errorf("while it is cut off: %+v", v)
+		}
+		f.set("db2", slave)
+		back := time.Now()
+		for time.Since(back) < 1900*time.Millisecond {
+			time.Sleep(50 * time.Millisecond)
+			if v := Detect(m.View(), policy); v.Lost() {
+				t.Fatalf("%v after the first server answered: %+v", time.Since(back), v)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		if v := Detect(m.View(), policy); v.State != StateHung {
+			t.Errorf("long after: %+v", v)
+		}
+	})
+}
+
 // What a server that is down can have received is bounded by where the master
 // was at the first look after it was found down.
 func TestTheCeilingOfAServerThatIsDown(t *testing.T) {
@@ -260,6 +291,18 @@ func TestTheCeilingOfAServerThatIsDown(t *testing.T) {
 		}
 		if c := v.Servers["db3"].Ceiling; !c.IsZero() {
 			t.Errorf("a server that is up has the ceiling %v", c)
+		}
+		f.set("db2", always(Observation{Reach: ReachOK}))
+		f.set("db1", always(Observation{Reach: ReachRefused}))
+		time.Sleep(time.Second)
+		f.set("db2", always(Observation{Reach: ReachRefused}))
+		time.Sleep(time.Second)
+		back := at(7)
+		back.ReadOnly = true
+		f.set("db1", always(back))
+		time.Sleep(5 * time.Second)
+		if c := m.View().Servers["db2"].Ceiling; !c.IsZero() {
+			t.Errorf("a restarted master, which may have lost more, gives the ceiling %v", c)
 		}
 		f.set("db2", hangs)
 		time.Sleep(3 * time.Second)

@@ -86,9 +86,14 @@ func (m *Monitor) record(name string, obs Observation) {
 		return
 	}
 	prev := *sv
+	if obs.Reach.Answers() && !m.inTouch() {
+		// repld was cut off from all of them, and whoever answers first is not the
+		// only one that is there: the others are given their time anew.
+		m.awake = obs.At
+	}
 	sv.fold(obs)
 	sv.foldRate(prev.LastOK, obs, m.cluster.Lineage.Domain())
-	if name == m.cluster.Master && obs.Reach == ReachOK {
+	if name == m.cluster.Master && obs.Reach == ReachOK && !obs.ReadOnly {
 		m.raiseCeilings(obs)
 	}
 	lost := !obs.Reach.Answers()
@@ -107,8 +112,21 @@ func (m *Monitor) record(name string, obs Observation) {
 	}
 }
 
+// inTouch tells whether any server answered the latest probe of it. The lock is
+// held.
+func (m *Monitor) inTouch() bool {
+	for _, sv := range m.servers {
+		if sv.Last.Reach.Answers() {
+			return true
+		}
+	}
+	return false
+}
+
 // raiseCeilings notes, for each server that was found down before the probe of
-// the master began, that it cannot have received more than the master had.
+// the master began, that it cannot have received more than the master had. A
+// master that is closed has restarted, and may have lost what the server had
+// received; it is opened only when that is settled.
 func (m *Monitor) raiseCeilings(master Observation) {
 	domain := m.cluster.Lineage.Domain()
 	for _, sv := range m.servers {
@@ -122,6 +140,7 @@ func (m *Monitor) raiseCeilings(master Observation) {
 func (s *ServerView) fold(obs Observation) {
 	prev := s.LastOK
 	s.Last = obs
+	s.foldRunning(prev, obs)
 	if obs.Reach == ReachRefused {
 		if s.Refusals == 0 {
 			s.RefusedFirst = obs.At

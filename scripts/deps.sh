@@ -10,7 +10,7 @@
 #   gcc, libc6-dev       "go test -race" is built with cgo; repld itself is not
 #   ca-certificates      Go's first download of the modules
 # Everything else that scripts and tests call (sh, env, cp, chown, grep, sed,
-# tail, setsid) is in packages that Debian marks essential.
+# tail, setsid, nsenter) is in packages that Debian marks essential.
 #
 # It never starts, stops or changes a MariaDB of the system: only programs are
 # installed (mariadb-server-core has no service), and the tests start servers of

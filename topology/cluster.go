@@ -28,6 +28,11 @@ type Cluster struct {
 	DurabilityState DurabilityState `json:"durability_state"`
 	// DurabilitySince is when DurabilityState was entered.
 	DurabilitySince time.Time `json:"durability_since"`
+	// Endless is true while the armed master waits for an acker without any limit
+	// of its own, and no commit of a time with a limit waits any more: what is
+	// recorded then proves what was acknowledged, however old the last look at the
+	// master is. Lossless mode rests on it.
+	Endless bool `json:"endless,omitempty"`
 	// Servers by name.
 	Servers map[string]*Server `json:"servers"`
 	// Intent is what is being carried out now; nil if nothing is.
@@ -61,6 +66,18 @@ type Cluster struct {
 	ArmedSeen  time.Time `json:"armed_seen,omitzero"`
 	// Losses holds the evidence of each lost master that is not back yet.
 	Losses []*Break `json:"losses,omitempty"`
+	// Events are the master's scheduled events as last seen. EventsDue is true from
+	// the opening of a master until it runs what was recorded before.
+	Events    Events `json:"events,omitzero"`
+	EventsDue bool   `json:"events_due,omitempty"`
+	// Changes are the changes of master that hooks.post_failover has not been run
+	// for yet, oldest first; empty without that hook.
+	Changes []Change `json:"changes,omitempty"`
+	// RestartUntil is until when repld itself restarts the master in its place: it
+	// is not taken for lost before.
+	RestartUntil time.Time `json:"restart_until,omitzero"`
+	// Declined is the last failover that did not happen; nil if there was none.
+	Declined *Declined `json:"declined,omitempty"`
 	// ConfirmNeeded says why automatic mode is off until a person confirms it
 	// (a rebuilt or older state file); "" normally.
 	ConfirmNeeded string `json:"confirm_needed,omitempty"`
@@ -69,7 +86,7 @@ type Cluster struct {
 // Durability is what a commit on the master waits for.
 type Durability string
 
-// The three modes of safety.md.
+// The three modes: nobody, one acker unless there is none, one acker always.
 const (
 	Async    Durability = "async"
 	SemiSync Durability = "semi-sync"
@@ -112,6 +129,16 @@ const (
 func (p Promotion) Rank() int {
 	return slices.Index([]Promotion{PromotionPrefer, PromotionNeutral, PromotionAvoid, PromotionNever}, p)
 }
+
+// Held says which threads of a slave a person has stopped.
+type Held string
+
+// HeldAll: both threads, with nothing left to apply. HeldSQL: the SQL thread
+// alone; the slave goes on receiving and acknowledging.
+const (
+	HeldAll Held = "all"
+	HeldSQL Held = "sql"
+)
 
 // Identity tells one server from another whatever its address: an address can
 // be a virtual one, or a name, that has just moved to the new master. No effect
@@ -158,7 +185,9 @@ type Server struct {
 	Flavor   Flavor   `json:"flavor"`
 	Version  string   `json:"version"`
 	Role     Role     `json:"role"`
-	// Source names the server that a slave replicates from; "" for the master.
+	// Source names the server that a slave is meant to replicate from, the master or
+	// another slave; "" for the master. While that one cannot be read from, the slave
+	// reads from the next one above it (see docs/decisions/011-chains.md).
 	Source    string    `json:"source,omitempty"`
 	Promotion Promotion `json:"promotion"`
 	// Followed is the epoch of the last master that it was let follow, or was
@@ -172,6 +201,11 @@ type Server struct {
 	// is a copy of the master's again, whatever happens in between: what it holds
 	// meanwhile may be half of a copy.
 	Reseeding bool `json:"reseeding,omitempty"`
+	// Held is what a person has stopped and repld leaves stopped.
+	Held Held `json:"held,omitempty"`
+	// Maintenance is true while a person works on the server: it is left alone, is
+	// neither promoted nor an acker, and is missed by nobody.
+	Maintenance bool `json:"maintenance,omitempty"`
 	// Diverged holds the extra transactions that keep the server out; empty
 	// normally.
 	Diverged []gtid.GTID `json:"diverged,omitempty"`
@@ -223,6 +257,9 @@ func (s *Server) NeverPromotable() []string {
 	if len(s.Diverged) > 0 {
 		out = append(out, "diverged")
 	}
+	if s.Maintenance {
+		out = append(out, "maintenance")
+	}
 	return out
 }
 
@@ -244,6 +281,13 @@ func (c *Cluster) Clone() *Cluster {
 	}
 	d.Intent = c.Intent.Clone()
 	d.Stopped = slices.Clone(c.Stopped)
+	d.Changes = slices.Clone(c.Changes)
+	if c.Declined != nil {
+		dc := *c.Declined
+		dc.Evidence, dc.Rules = slices.Clone(dc.Evidence), slices.Clone(dc.Rules)
+		d.Declined = &dc
+	}
+	d.Events.Enabled = slices.Clone(c.Events.Enabled)
 	d.Losses = nil
 	for _, b := range c.Losses {
 		d.Losses = append(d.Losses, b.clone())

@@ -138,7 +138,14 @@ func (c PutServer) apply(st *State) error {
 	if s.Followed == 0 {
 		s.Followed = cl.Epoch
 	}
+	old := cl.Servers[s.Name]
 	cl.Servers[s.Name] = &s
+	if cl.Below(s.Name, s.Name) {
+		if cl.Servers[s.Name] = old; old == nil {
+			delete(cl.Servers, s.Name)
+		}
+		return fmt.Errorf("server %q would replicate from itself: %w", s.Name, ErrInconsistent)
+	}
 	return nil
 }
 
@@ -162,6 +169,7 @@ func (c RemoveServer) apply(st *State) error {
 		cl.Master = ""
 		cl.DurabilityState = DurabilityOff
 	}
+	cl.inherit(c.Name)
 	delete(cl.Servers, c.Name)
 	cl.Stopped = without(cl.Stopped, c.Name)
 	cl.forget(c.Name)
@@ -205,7 +213,11 @@ func (c FoundEra) apply(st *State) error {
 	return nil
 }
 
-// setMaster gives the roles out: everybody else becomes a slave of name.
+// setMaster gives the roles out. Those that replicated from the old master, and
+// the old master itself, become slaves of name, and so stay, or become again,
+// the children of name that were chained below it. A chain below another slave
+// stays as it is; and no loop can come of it, for every chain ended at the old
+// master.
 func (c *Cluster) setMaster(name string) {
 	old := c.Master
 	c.Master = name
@@ -216,7 +228,7 @@ func (c *Cluster) setMaster(name string) {
 	for _, s := range c.Servers {
 		switch {
 		case s.Name == name:
-			s.Role, s.Source, s.MustFence = RoleMaster, "", false
+			s.Role, s.Source, s.MustFence, s.Held = RoleMaster, "", false, ""
 		case s.Name == old || s.Source == old || s.Source == name || s.Source == "":
 			s.Role, s.Source = RoleSlave, name
 		}

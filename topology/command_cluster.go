@@ -13,6 +13,8 @@ type SetDurabilityState struct {
 	Cluster string
 	State   DurabilityState
 	At      time.Time
+	// Endless is as in [Cluster]; only of an armed master.
+	Endless bool
 	// Promised, when the master is degraded, is its position then: what an acker
 	// that is out of reach now may hold, and nobody else. It raises the floor.
 	Promised gtid.GTID
@@ -28,8 +30,47 @@ func (c SetDurabilityState) apply(st *State) error {
 	if cl.Intent != nil && c.State == DurabilityDegraded {
 		return fmt.Errorf("cluster %q cannot degrade: %w", c.Cluster, ErrIntentOpen)
 	}
-	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = c.State, c.At, time.Time{}
+	cl.setDurability(c.State, c.At)
+	cl.Endless = c.Endless && c.State == DurabilityArmed
 	cl.raiseFloor(c.Promised)
+	return nil
+}
+
+// setDurability enters a state, about whose past nothing is known.
+func (c *Cluster) setDurability(state DurabilityState, at time.Time) {
+	c.DurabilityState, c.DurabilitySince, c.ArmedSeen, c.Endless = state, at, time.Time{}, false
+}
+
+// SetDurability changes what commits are meant to wait for. It only records
+// the wish; the master is brought there afterwards, step by step. An armed
+// master stays armed, by the weaker of the two modes' promises until it is seen
+// to keep the stronger one.
+type SetDurability struct {
+	Cluster    string
+	Durability Durability
+	At         time.Time
+	// Promised is the master's position then, if commits stop waiting; see
+	// [SetDurabilityState].
+	Promised gtid.GTID
+}
+
+func (c SetDurability) cluster() string  { return c.Cluster }
+func (c SetDurability) structural() bool { return true }
+func (c SetDurability) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	if cl.Intent != nil {
+		return fmt.Errorf("cluster %q: %w", c.Cluster, ErrIntentOpen)
+	}
+	if cl.Durability == Async || c.Durability == Async {
+		cl.setDurability(DurabilityOff, c.At)
+	}
+	if c.Durability == Async {
+		cl.raiseFloor(c.Promised)
+	}
+	cl.Durability, cl.Endless = c.Durability, false
 	return nil
 }
 

@@ -55,10 +55,10 @@ func (c SendOpening) apply(st *State) error {
 	}
 	o := c.Opening
 	in.Opening = &o
-	if in.Kind == IntentReopen && !o.Armed {
+	if in.Kind == IntentReopen && !o.Armed && cl.Durability != Async {
 		// It may go on without an acker from now on. An acker that is out of reach
 		// may hold what was promised before.
-		cl.DurabilityState, cl.DurabilitySince = DurabilityDegraded, o.Sent
+		cl.setDurability(DurabilityDegraded, o.Sent)
 		cl.raiseFloor(o.Applied)
 	}
 	return nil
@@ -183,10 +183,19 @@ func (c RecordOpened) apply(st *State) error {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
 	in.Opened, cl.OpenedAt = c.At, c.At
+	cl.EventsDue = !cl.Events.IsZero()
 	cl.Stopped = without(cl.Stopped, s.Name)
-	cl.DurabilityState, cl.DurabilitySince, cl.ArmedSeen = DurabilityDegraded, c.At, time.Time{}
-	if in.Opening.Armed {
-		cl.DurabilityState = DurabilityArmed
+	switch {
+	case cl.Durability == Async:
+		cl.setDurability(DurabilityOff, c.At)
+	case in.Opening.Armed:
+		// It was seen armed, and closed, before: whatever it commits waits, though no
+		// acker has come yet.
+		cl.setDurability(DurabilityArmed, c.At)
+		cl.ArmedSeen = in.Opening.Sent
+		cl.Endless = cl.Durability == Lossless // it was armed closed: nobody waited
+	default:
+		cl.setDurability(DurabilityDegraded, c.At)
 	}
 	if in.Opening.Server == cl.Master {
 		return nil // the same master goes on: reopened, or a switchover rolled back
@@ -202,7 +211,7 @@ func (c RecordOpened) apply(st *State) error {
 		return nil
 	}
 	cl.lose(Break{
-		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen,
+		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen, Endless: in.Endless,
 		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx,
 	})
 	if old := cl.Servers[in.OldMaster]; old != nil {
@@ -218,6 +227,8 @@ type EndIntent struct {
 	Cluster, Intent string
 	At              time.Time
 	Automatic       bool
+	// Tell is true if hooks.post_failover is to be run for the new master.
+	Tell bool
 }
 
 func (c EndIntent) cluster() string  { return c.Cluster }
@@ -232,6 +243,9 @@ func (c EndIntent) apply(st *State) error {
 	}
 	if c.Automatic {
 		cl.LastFailover = c.At
+	}
+	if c.Tell && !in.Opened.IsZero() {
+		cl.Changes = append(cl.Changes, Change{Operation: in.ID, Kind: in.Kind, Epoch: in.Epoch, OldMaster: in.OldMaster, NewMaster: in.Opening.Server})
 	}
 	cl.Intent = nil
 	return nil

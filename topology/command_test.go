@@ -66,6 +66,9 @@ func TestCommandsRefuse(t *testing.T) {
 func TestAnOpenedServerBeginsAnEra(t *testing.T) {
 	st := after(t, running(t, IntentFailover), opening("db2", 5, true), RecordOpened{Cluster: "main", Intent: "7", At: time.Unix(9, 0)})
 	c := st.Clusters["main"]
+	if !c.ArmedSeen.Equal(time.Unix(5, 0)) {
+		t.Errorf("seen armed at %v, want the time of the opening: it was armed before", c.ArmedSeen)
+	}
 	if c.Master != "db2" || c.Epoch != 2 || c.Floor.Seq != 5 || c.DurabilityState != DurabilityArmed {
 		t.Errorf("cluster %+v", c)
 	}

@@ -42,9 +42,10 @@ type Intent struct {
 	// Symptom is the time of the first symptom, Begun of the verdict.
 	Symptom time.Time `json:"symptom"`
 	Begun   time.Time `json:"begun"`
-	// Armed and ArmedSeen are as in [Break].
+	// Armed, ArmedSeen and Endless are as in [Break].
 	Armed     bool      `json:"armed"`
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	Endless   bool      `json:"endless,omitempty"`
 	// Started and NoTx are as in [Break].
 	Started time.Time `json:"started,omitzero"`
 	NoTx    uint64    `json:"no_tx"`
@@ -57,12 +58,30 @@ type Intent struct {
 	// RollingBack says why it is; "" if it is not.
 	Deadline    time.Time `json:"deadline,omitzero"`
 	RollingBack string    `json:"rolling_back,omitempty"`
+	// Allowed is when hooks.pre_failover let the failover go on: it is asked
+	// before anything is changed, and not again.
+	Allowed time.Time `json:"allowed,omitzero"`
+	// NeedsFence is true if the old master could go on to acknowledge writes when
+	// the failover began: unless a person ordered it, nothing is opened before
+	// Fenced, which is when hooks.fence said that it no longer can.
+	NeedsFence bool      `json:"needs_fence,omitempty"`
+	Fenced     time.Time `json:"fenced,omitzero"`
 	// Opening is set before the first opening statement is sent and never
 	// cleared but by the intent's end: from then on the candidate may be open.
 	Opening *Opening `json:"opening,omitempty"`
 	// Opened is set once the candidate was seen open; the others are then
 	// re-pointed.
 	Opened time.Time `json:"opened,omitzero"`
+}
+
+// Change is a change of master that has been carried out.
+type Change struct {
+	// Operation is its entry in the history.
+	Operation string     `json:"operation"`
+	Kind      IntentKind `json:"kind"`
+	Epoch     uint64     `json:"epoch"`
+	OldMaster string     `json:"old_master"`
+	NewMaster string     `json:"new_master"`
 }
 
 // Opening is an opening statement that was, or may have been, sent.
@@ -158,6 +177,8 @@ type Step struct {
 	Server string  `json:"server,omitempty"`
 	MS     float64 `json:"ms"`
 	Result string  `json:"result"`
+	// Output is the last part of what a hook printed.
+	Output string `json:"output,omitempty"`
 }
 
 // Clone is a deep copy.

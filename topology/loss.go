@@ -23,6 +23,8 @@ type Break struct {
 	Armed bool `json:"armed"`
 	// ArmedSeen is the time of that observation.
 	ArmedSeen time.Time `json:"armed_seen,omitzero"`
+	// Endless is as in [Cluster].
+	Endless bool `json:"endless,omitempty"`
 	// Fork is the last transaction that the successor shares with the lost master.
 	Fork gtid.GTID `json:"fork"`
 	// Started is when the lost server's process had started, and NoTx how many

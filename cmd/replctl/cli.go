@@ -70,7 +70,7 @@ func newRoot(c *cli) *cobra.Command {
 	flags.BoolVar(&c.yes, "yes", false, "agree to the plan without being asked")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "print the plan and change nothing")
 	flags.StringVar(&c.timeout, "timeout", "", "give up waiting after this `duration`; a change goes on in repld")
-	root.AddCommand(newInit(c), newStatus(c), newFailover(c), newSwitchover(c), newPause(c), newResume(c), newRejoin(c), newRemove(c), newAdopt(c), newHistory(c), newVersion(c))
+	root.AddCommand(newInit(c), newStatus(c), newFailover(c), newSwitchover(c), newPause(c), newResume(c), newDurability(c), newStop(c), newStart(c), newMaintenance(c), newRestart(c), newRejoin(c), newRemove(c), newAdopt(c), newHistory(c), newExplain(c), newVersion(c))
 	return root
 }
 

@@ -94,6 +94,14 @@ func renderOperation(op *api.Operation, l look) string {
 		}
 		b.WriteString("\n" + renderTable([]column{{"STEP", 10, false}, {"SERVER", 8, false}, {"TOOK", 0, false}, {"RESULT", 12, false}}, rows, l))
 	}
+	for _, s := range op.Steps {
+		if s.Output != "" {
+			b.WriteString("\noutput of " + s.Name + ":\n")
+			for line := range strings.Lines(s.Output) {
+				b.WriteString("  " + strings.TrimRight(line, "\n") + "\n")
+			}
+		}
+	}
 	if len(op.Evidence) > 0 {
 		b.WriteString("\nevidence:\n")
 		for _, e := range op.Evidence {

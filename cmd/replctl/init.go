@@ -80,6 +80,7 @@ func newInitSlave(c *cli) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	f.add(flags)
+	flags.StringVar(&s.Source, "source", "", "replicate from this slave `NAME` instead of from the master; no acker, promoted last")
 	flags.StringVar(&s.Clone, "clone", "auto", "how its data gets there: auto, dump or none (it is there, its GTID is checked)")
 	flags.BoolVar(&s.ReplaceData, "replace-data", false, "let foreign data on this server be destroyed")
 	flags.StringVar(&delay, "delay", "", "stay this `duration` behind the master; never promotable")

@@ -53,6 +53,8 @@ type InitRequest struct {
 
 // SlaveOptions are what only `init slave` takes.
 type SlaveOptions struct {
+	// Source is the slave to replicate from; "" for the master.
+	Source string `json:"source,omitempty"`
 	// Clone is auto, dump, none, or "" for auto.
 	Clone string `json:"clone,omitempty"`
 	// ReplaceData lets foreign data on the slave be destroyed.
@@ -104,6 +106,52 @@ type PauseRequest struct {
 // ResumeRequest asks for `resume`: automatic action goes on, and a block_window
 // is acknowledged.
 type ResumeRequest struct{ Consent }
+
+// StopRequest asks for `stop`.
+type StopRequest struct {
+	Consent
+	Name string `json:"name"`
+	// SQLOnly stops the SQL thread alone.
+	SQLOnly bool `json:"sql_only,omitempty"`
+}
+
+// StartRequest asks for `start`.
+type StartRequest struct {
+	Consent
+	Name string `json:"name"`
+}
+
+// MaintenanceRequest asks for `maintenance`.
+type MaintenanceRequest struct {
+	Consent
+	Name string `json:"name"`
+	On   bool   `json:"on,omitempty"`
+}
+
+// RestartRequest asks for `restart`.
+type RestartRequest struct {
+	Consent
+	Name string `json:"name"`
+	// InPlace restarts a master without a switchover.
+	InPlace bool `json:"in_place,omitempty"`
+}
+
+// DurabilityRequest asks for `durability set`.
+type DurabilityRequest struct {
+	Consent
+	// Durability is async, semi-sync or lossless.
+	Durability string `json:"durability"`
+}
+
+// Check refuses an unknown mode.
+func (r *DurabilityRequest) Check() error {
+	switch r.Durability {
+	case "async", "semi-sync", "lossless":
+		return nil
+	}
+	return usage("bad_durability", fmt.Sprintf("%q is not a durability", r.Durability), "the value is not one of those that exist",
+		"use async, semi-sync or lossless")
+}
 
 // SwitchoverRequest asks for `switchover`.
 type SwitchoverRequest struct {
@@ -221,6 +269,11 @@ func (r *InitRequest) checkOptions() error {
 }
 
 func (s *SlaveOptions) check() error {
+	if s.Source != "" {
+		if err := CheckName("server", s.Source); err != nil {
+			return err
+		}
+	}
 	if err := oneOf("--clone", s.Clone, "", "auto", "dump", "none"); err != nil {
 		return err
 	}

@@ -112,6 +112,31 @@ func (c *Client) Resume(ctx context.Context, r ResumeRequest, p Progress) (*Resu
 	return post(ctx, c, "resume", r, p)
 }
 
+// Stop runs or plans `stop`.
+func (c *Client) Stop(ctx context.Context, r StopRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "stop", r, p)
+}
+
+// Start runs or plans `start`.
+func (c *Client) Start(ctx context.Context, r StartRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "start", r, p)
+}
+
+// Maintenance runs or plans `maintenance`.
+func (c *Client) Maintenance(ctx context.Context, r MaintenanceRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "maintenance", r, p)
+}
+
+// Restart runs or plans `restart`.
+func (c *Client) Restart(ctx context.Context, r RestartRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "restart", r, p)
+}
+
+// Durability runs or plans `durability set`.
+func (c *Client) Durability(ctx context.Context, r DurabilityRequest, p Progress) (*Result, error) {
+	return post(ctx, c, "durability", r, p)
+}
+
 // Switchover runs or plans `switchover`.
 func (c *Client) Switchover(ctx context.Context, r SwitchoverRequest, p Progress) (*Result, error) {
 	return post(ctx, c, "switchover", r, p)

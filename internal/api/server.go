@@ -103,6 +103,7 @@ func (s *Server) Handler() http.Handler {
 	route(http.MethodGet, cluster+"/status", s.getStatus)
 	route(http.MethodGet, cluster+"/history", s.getHistory)
 	route(http.MethodGet, cluster+"/history/{id}", s.getOperation)
+	route(http.MethodGet, cluster+"/explain", s.getExplain)
 	if s.change != nil {
 		route(http.MethodPost, cluster+"/init", change(s, s.change.Init))
 		route(http.MethodPost, cluster+"/adopt", change(s, s.change.Adopt))
@@ -110,6 +111,11 @@ func (s *Server) Handler() http.Handler {
 		route(http.MethodPost, cluster+"/failover", change(s, s.change.Failover))
 		route(http.MethodPost, cluster+"/pause", change(s, s.change.Pause))
 		route(http.MethodPost, cluster+"/resume", change(s, s.change.Resume))
+		route(http.MethodPost, cluster+"/stop", change(s, s.change.Stop))
+		route(http.MethodPost, cluster+"/start", change(s, s.change.Start))
+		route(http.MethodPost, cluster+"/maintenance", change(s, s.change.Maintenance))
+		route(http.MethodPost, cluster+"/restart", change(s, s.change.Restart))
+		route(http.MethodPost, cluster+"/durability", change(s, s.change.Durability))
 		route(http.MethodPost, cluster+"/switchover", change(s, s.change.Switchover))
 		route(http.MethodPost, cluster+"/rejoin", change(s, s.change.Rejoin))
 	}

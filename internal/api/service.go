@@ -15,6 +15,9 @@ type Reader interface {
 	Status(ctx context.Context, cluster string) (*Status, error)
 	// History lists the newest operations first, at most limit of them.
 	History(ctx context.Context, cluster string, limit int) ([]Operation, error)
+	// Explain says why a server can or cannot be promoted; with an empty name, whether
+	// a failover would begin.
+	Explain(ctx context.Context, cluster, server string) (*Explanation, error)
 	// Operation is one of them; an unknown id is a fault of kind Usage.
 	Operation(ctx context.Context, cluster, id string) (*Operation, error)
 }
@@ -35,6 +38,15 @@ type Changer interface {
 	// Pause forbids automatic action, Resume allows it again.
 	Pause(ctx context.Context, cluster string, r PauseRequest, p Progress) (*Result, error)
 	Resume(ctx context.Context, cluster string, r ResumeRequest, p Progress) (*Result, error)
+	// Stop stops a slave's threads for a person, Start starts them again.
+	Stop(ctx context.Context, cluster string, r StopRequest, p Progress) (*Result, error)
+	Start(ctx context.Context, cluster string, r StartRequest, p Progress) (*Result, error)
+	// Maintenance takes a slave out of service, or back into it.
+	Maintenance(ctx context.Context, cluster string, r MaintenanceRequest, p Progress) (*Result, error)
+	// Restart restarts a server in order.
+	Restart(ctx context.Context, cluster string, r RestartRequest, p Progress) (*Result, error)
+	// Durability changes what commits wait for.
+	Durability(ctx context.Context, cluster string, r DurabilityRequest, p Progress) (*Result, error)
 	// Switchover replaces a live master, or leaves it the master.
 	Switchover(ctx context.Context, cluster string, r SwitchoverRequest, p Progress) (*Result, error)
 	// Failover replaces a lost master.

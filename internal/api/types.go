@@ -150,6 +150,8 @@ type Step struct {
 	Server *string `json:"server"`
 	MS     float64 `json:"ms"`
 	Result string  `json:"result"`
+	// Output is the last part of what a hook printed.
+	Output string `json:"output,omitempty"`
 }
 
 // Version says which build a program is.

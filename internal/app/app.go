@@ -46,6 +46,7 @@ type App struct {
 	service  *service
 	changer  *changer
 	guards   *guards
+	hooks    *hooks
 	cleanups cleanups
 }
 
@@ -72,8 +73,9 @@ func (a *App) build() error {
 		return err
 	}
 	a.cleanups.add("remove the control socket", func(context.Context) error { return a.listener.Close() })
-	a.changer = &changer{store: store, cfg: cfg, log: a.opts.Log, busy: map[string]bool{}}
-	a.guards = newGuards(store, cfg, a.opts.Log, a.changer)
+	a.hooks = newHooks(cfg.Hooks, a.opts.Log)
+	a.changer = &changer{store: store, cfg: cfg, log: a.opts.Log, hooks: a.hooks, busy: map[string]bool{}}
+	a.guards = newGuards(store, cfg, a.opts.Log, a.changer, a.hooks)
 	a.changer.guards = a.guards
 	a.service = &service{memory: store, loops: a.guards, mode: cfg.Failover.Mode, durability: topology.Durability(cfg.Durability)}
 	return nil
@@ -82,21 +84,8 @@ func (a *App) build() error {
 // Run serves until ctx ends or something that repld cannot do without fails.
 // ready is called once replctl is answered. The caller closes the App after.
 func (a *App) Run(ctx context.Context, ready func()) error {
-	guarding, stop := context.WithCancel(context.WithoutCancel(ctx))
-	guarded := make(chan struct{})
-	go func() {
-		defer close(guarded)
-		a.guards.run(guarding)
-	}()
-	a.cleanups.add("stop guarding the clusters", func(ctx context.Context) error {
-		stop()
-		select {
-		case <-guarded:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	a.background("stop hooks.event", a.hooks.queue.Run)
+	a.background("stop guarding the clusters", a.guards.run)
 	server := api.NewServer(a.service, a.changer, api.ThisVersion(), a.opts.Log)
 	served := make(chan error, 1)
 	ended := make(chan struct{})
@@ -122,6 +111,26 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 		return &fault.Error{Kind: fault.Failed, Code: "api_failed", What: "repld cannot serve its control socket any more",
 			Cause: err.Error(), State: "repld stops; the servers are left as they are", Do: "start repld again", Err: err}
 	}
+}
+
+// background runs something beside the rest until the App is closed, which waits
+// for its end.
+func (a *App) background(cleanup string, run func(context.Context)) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(ctx)
+	}()
+	a.cleanups.add(cleanup, func(ctx context.Context) error {
+		stop()
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // Close undoes everything that New and Run did, last first, as long as ctx

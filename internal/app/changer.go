@@ -23,6 +23,7 @@ type changer struct {
 	cfg    *config.Config
 	log    *slog.Logger
 	guards *guards
+	hooks  *hooks
 
 	mu   sync.Mutex
 	busy map[string]bool // clusters with a verb under way
@@ -170,6 +171,7 @@ func (ch *changer) operation(op topology.Operation) string {
 		ch.log.Error("the history cannot be written", logCluster, op.Cluster, logError, err)
 		return ""
 	}
+	ch.hooks.ended(ch.store.Cluster(op.Cluster), done)
 	return done.ID
 }
 

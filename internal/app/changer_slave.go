@@ -14,7 +14,7 @@ import (
 func (ch *changer) initSlave(ctx context.Context, cluster string, r api.InitRequest, p api.Progress) (*api.Result, error) {
 	begun := time.Now()
 	req := provision.SlaveRequest{
-		Request: request(cluster, r), Clone: provision.CloneMode(r.Slave.Clone), ReplaceData: r.Slave.ReplaceData,
+		Request: request(cluster, r), Source: r.Slave.Source, Clone: provision.CloneMode(r.Slave.Clone), ReplaceData: r.Slave.ReplaceData,
 		Delay: time.Duration(r.Slave.DelayMS) * time.Millisecond, ReplicateDoDB: r.Slave.ReplicateDoDB, SkipErrors: r.Slave.SkipErrors,
 	}
 	res, err := ch.provisioner(p).InitSlave(ctx, req, func(_ context.Context, s topology.Server) error {
@@ -26,11 +26,16 @@ func (ch *changer) initSlave(ctx context.Context, cluster string, r api.InitRequ
 	if r.DryRun {
 		return &api.Result{Plan: planOf(res.Plan)}, nil
 	}
-	if !res.Changed {
+	if !res.Changed && res.Repoint == "" {
 		return &api.Result{Text: fmt.Sprintf("%s is a slave of %s already: nothing to do", r.Name, cluster)}, nil
 	}
-	if err := ch.store.SavePending(cluster, r.Name, nil); err != nil {
-		return nil, err
+	if res.Changed {
+		if err := ch.store.SavePending(cluster, r.Name, nil); err != nil {
+			return nil, err
+		}
+	}
+	if res.Repoint != "" {
+		return ch.repointed(ctx, cluster, r.Name, res.Repoint, begun, p)
 	}
 	detail := "started from " + res.StartAt.String()
 	if res.Copied != nil {
@@ -112,6 +117,9 @@ func (ch *changer) Remove(ctx context.Context, cluster string, r api.RemoveReque
 	}
 	req.DryRun = false
 	if r.Confirmed {
+		if err := ch.orphan(ctx, cluster, r.Name, p); err != nil {
+			return nil, err
+		}
 		if err := hold(true); err != nil {
 			return nil, err
 		}

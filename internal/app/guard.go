@@ -27,7 +27,7 @@ type guard struct {
 	lock    *locks
 }
 
-func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.Logger, r reseeder) *guard {
+func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.Logger, r reseeder, h *hooks) *guard {
 	g := &guard{name: name, store: store, log: log.With(logCluster, name), policy: policy(cfg), members: newMembers(name, store, cfg.DataDir)}
 	g.stream = newFollower(g.members, g.log, cfg.Failover.HangTimeout)
 	g.monitor = health.NewMonitor(health.MonitorConfig{
@@ -38,7 +38,7 @@ func newGuard(name string, store *topology.Store, cfg *config.Config, log *slog.
 	g.lock = newLocks(g, instanceName(store, cfg.DataDir))
 	g.loop = failover.NewLoop(failover.LoopConfig{
 		Cluster: name, Journal: store, Observer: g.monitor, Server: g.members.server,
-		Rejoiner: &rejoiner{g: g, dataDir: cfg.DataDir, reseed: r}, Policy: g.policy, Log: log,
+		Rejoiner: &rejoiner{g: g, dataDir: cfg.DataDir, reseed: r, hooks: h}, Policy: g.policy, Hooks: h, Log: log,
 	})
 	return g
 }

@@ -17,6 +17,7 @@ type guards struct {
 	log   *slog.Logger
 	// reseed makes a former master an exact copy of the present one.
 	reseed reseeder
+	hooks  *hooks
 
 	mu   sync.Mutex
 	list map[string]*guarded
@@ -29,8 +30,8 @@ type guarded struct {
 	done   chan struct{}
 }
 
-func newGuards(store *topology.Store, cfg *config.Config, log *slog.Logger, r reseeder) *guards {
-	return &guards{store: store, cfg: cfg, log: log, reseed: r, list: map[string]*guarded{}}
+func newGuards(store *topology.Store, cfg *config.Config, log *slog.Logger, r reseeder, h *hooks) *guards {
+	return &guards{store: store, cfg: cfg, log: log, reseed: r, hooks: h, list: map[string]*guarded{}}
 }
 
 // run guards every cluster, also those that are recorded later, until the
@@ -72,7 +73,7 @@ func (gs *guards) reconcile(ctx context.Context) {
 			continue
 		}
 		gctx, cancel := context.WithCancel(ctx)
-		g := &guarded{guard: newGuard(name, gs.store, gs.cfg, gs.log, gs.reseed), cancel: cancel, done: make(chan struct{})}
+		g := &guarded{guard: newGuard(name, gs.store, gs.cfg, gs.log, gs.reseed, gs.hooks), cancel: cancel, done: make(chan struct{})}
 		gs.list[name] = g
 		go func() {
 			defer close(g.done)

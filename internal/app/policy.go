@@ -11,6 +11,7 @@ func policy(c *config.Config) failover.Policy {
 		Automatic:          c.Failover.Mode == config.ModeAutomatic,
 		RefusedGrace:       c.Failover.RefusedGrace,
 		HangTimeout:        c.Failover.HangTimeout,
+		AsyncWithoutFence:  c.Failover.AsyncWithoutFence,
 		BlockWindow:        c.Failover.BlockWindow,
 		MaxLag:             c.Failover.MaxLag,
 		SwitchoverTimeout:  c.Failover.SwitchoverTimeout,
@@ -19,5 +20,8 @@ func policy(c *config.Config) failover.Policy {
 		ProbeInterval:      c.Failover.ProbeInterval,
 		ProbeTimeout:       c.Failover.ProbeTimeout,
 		UndoUnacknowledged: c.Rejoin.Unacknowledged == config.UnacknowledgedUndo,
+		Hooks: failover.ConfiguredHooks{
+			PreFailover: len(c.Hooks.PreFailover) > 0, Fence: len(c.Hooks.Fence) > 0, PostFailover: len(c.Hooks.PostFailover) > 0,
+		},
 	}
 }

@@ -26,6 +26,7 @@ type rejoiner struct {
 	g       *guard
 	dataDir string
 	reseed  reseeder
+	hooks   *hooks
 }
 
 var _ failover.Rejoiner = (*rejoiner)(nil)
@@ -57,6 +58,7 @@ func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []g
 	if saveErr := r.g.store.SaveOperation(op); saveErr != nil && err == nil {
 		err = saveErr
 	}
+	r.hooks.ended(r.g.store.Cluster(cluster), op)
 	return err
 }
 

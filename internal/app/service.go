@@ -105,7 +105,7 @@ func operation(o *topology.Operation) api.Operation {
 		out.Epoch = &o.Epoch
 	}
 	for _, s := range o.Steps {
-		out.Steps = append(out.Steps, api.Step{Name: s.Name, Server: word(s.Server), MS: s.MS, Result: s.Result})
+		out.Steps = append(out.Steps, api.Step{Name: s.Name, Server: word(s.Server), MS: s.MS, Result: s.Result, Output: s.Output})
 	}
 	return out
 }

@@ -60,6 +60,9 @@ func serverStatus(v *health.View, rec *topology.Server, r failover.ServerReport)
 		return s
 	}
 	o := &sv.Last
+	if from := readsFrom(v, rec.Name); from != "" && rec.Role == topology.RoleSlave {
+		s.Source = &from
+	}
 	s.ReadOnly, s.ClockOffsetMS = &o.ReadOnly, ms(o.ClockOffset)
 	if o.Version != "" {
 		s.Version = o.Version
@@ -102,6 +105,10 @@ func slaveStatus(s *api.ServerStatus, sv *health.ServerView) {
 		s.LagMS = ms(*sv.LagApplied)
 	}
 	s.LagBytes = sv.LagBytes
+	if s.State == "broken" && s.LagMS != nil && *s.LagMS == 0 {
+		// That it has all is about to be untrue, and says nothing good of it.
+		s.LagMS, s.LagBytes = nil, nil
+	}
 	threadStatus(s, o.Slave)
 }
 

@@ -20,6 +20,7 @@ type Config struct {
 	SemiSync    SemiSync `mapstructure:"semi_sync"`
 	Failover    Failover `mapstructure:"failover"`
 	Rejoin      Rejoin   `mapstructure:"rejoin"`
+	Hooks       Hooks    `mapstructure:"hooks"`
 }
 
 // Log is how repld logs to stderr.
@@ -63,6 +64,11 @@ type Failover struct {
 	// while no slave receives anything, before it is hung; default 2s. Too short
 	// takes a stall for a death.
 	HangTimeout time.Duration `mapstructure:"hang_timeout"`
+	// AsyncWithoutFence lets a master be replaced by itself that may still serve
+	// others and whose commits wait for nobody, although no hooks.fence makes sure
+	// that it does not; default false. With true, what such a master goes on to
+	// acknowledge is lost.
+	AsyncWithoutFence bool `mapstructure:"async_without_fence"`
 	// BlockWindow is how long after an automatic failover no second one starts
 	// unless a person orders it; default 5m. 0s switches the rule off: a
 	// cluster whose masters keep dying is then walked through server by server.
@@ -81,6 +87,25 @@ type Rejoin struct {
 	// transactions that provably nobody was told OK for are saved and undone;
 	// with keep the server stays out until a person decides.
 	Unacknowledged string `mapstructure:"unacknowledged"`
+}
+
+// Hooks are programs that take part in a change of master: each an argv list,
+// the program first; no shell looks at it. Empty: none.
+type Hooks struct {
+	// Timeout is how long each may run before it and its process group are
+	// killed; default 10s. A failover waits for pre_failover and fence.
+	Timeout time.Duration `mapstructure:"timeout"`
+	// PreFailover runs before a failover changes anything; anything but exit 0
+	// vetoes it.
+	PreFailover []string `mapstructure:"pre_failover"`
+	// Fence runs in each failover before the new master is opened. Its exit 0
+	// means: the old master can no longer accept writes. An untrue one makes two
+	// masters.
+	Fence []string `mapstructure:"fence"`
+	// PostFailover runs when the new master is open and the others follow it.
+	PostFailover []string `mapstructure:"post_failover"`
+	// Event runs for whatever happens, one after the other.
+	Event []string `mapstructure:"event"`
 }
 
 // The words of failover.mode and rejoin.unacknowledged.
@@ -110,5 +135,6 @@ func Default() *Config {
 			SwitchoverTimeout: 10 * time.Second,
 		},
 		Rejoin: Rejoin{Unacknowledged: UnacknowledgedUndo},
+		Hooks:  Hooks{Timeout: 10 * time.Second, PreFailover: []string{}, Fence: []string{}, PostFailover: []string{}, Event: []string{}},
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,6 +115,15 @@ func (c *fileContent) walk(path string, node *yaml.Node, section string, into ma
 		if !isKey(name) {
 			return unknownKey(where, name, append(keyNames(), sections()...))
 		}
+		if isList(name) {
+			text, err := listText(value)
+			if err != nil {
+				return badValue(where, err.Error())
+			}
+			c.lines[name] = key.Line
+			into[key.Value] = text
+			continue
+		}
 		if value.Kind != yaml.ScalarNode {
 			return badValue(where, "it takes a single value")
 		}
@@ -124,6 +134,22 @@ func (c *fileContent) walk(path string, node *yaml.Node, section string, into ma
 		into[key.Value] = value.Value
 	}
 	return nil
+}
+
+// listText gives a list of words as the JSON that flags and the environment take.
+func listText(node *yaml.Node) (string, error) {
+	if node.Kind != yaml.SequenceNode {
+		return "", errors.New("it takes a list: [/path/of/program, argument]")
+	}
+	list := make([]string, len(node.Content))
+	for i, item := range node.Content {
+		if item = resolve(item); item.Kind != yaml.ScalarNode || isNull(item) {
+			return "", fmt.Errorf("line %d: each element of the list is one word", item.Line)
+		}
+		list[i] = item.Value
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
 }
 
 func resolve(n *yaml.Node) *yaml.Node {
@@ -139,6 +165,15 @@ func isKey(name string) bool {
 	for _, k := range Keys() {
 		if k.Name == name {
 			return true
+		}
+	}
+	return false
+}
+
+func isList(name string) bool {
+	for _, k := range Keys() {
+		if k.Name == name {
+			return k.Kind == kindArgv
 		}
 	}
 	return false

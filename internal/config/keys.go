@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/user"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repld/repld/internal/duration"
+	"github.com/repld/repld/internal/hook"
 )
 
 // Key is one thing that a user can set.
@@ -66,11 +68,39 @@ func Keys() []Key {
 		{"failover.probe_timeout", "1s", "duration", "how long one look may take", between(minInterval, time.Minute)},
 		{"failover.refused_grace", "0s", "duration", "how long a refusing master is given to restart", between(0, hour)},
 		{"failover.hang_timeout", "2s", "duration", "a master that is silent for this long, to repld and to every slave, is hung", between(2*minInterval, hour)},
+		{"failover.async_without_fence", "false", "true|false", "replace a silent master whose commits wait for nobody although no hooks.fence stops it", words("true", "false")},
 		{"failover.block_window", "5m", "duration", "no second automatic failover of a cluster within it; 0s switches the rule off", between(0, 30*day)},
 		{"failover.switchover_timeout", "10s", "duration", "a switchover that has not opened the new master by then is rolled back", between(time.Second, time.Hour)},
 		{"failover.max_lag", "10m", "duration", "a slave further behind is not promoted by itself", between(time.Second, 365*day)},
 		{"rejoin.unacknowledged", "undo", "undo|keep", "extra transactions of a returned master that provably nobody was told OK for", words(UnacknowledgedUndo, UnacknowledgedKeep)},
+		{"hooks.timeout", "10s", "duration", "how long a hook may run before it is killed", between(100*time.Millisecond, hour)},
+		{"hooks.pre_failover", "[]", kindArgv, "program that runs before a failover changes anything, and vetoes it unless it exits with 0", argv},
+		{"hooks.fence", "[]", kindArgv, "program that makes sure that the old master accepts no writes, before the new one is opened", argv},
+		{"hooks.post_failover", "[]", kindArgv, "program that runs when the new master is open and the others follow it", argv},
+		{"hooks.event", "[]", kindArgv, "program that is told of whatever happens", argv},
 	}
+}
+
+// kindArgv is the [Key.Kind] of a list of words, written as JSON wherever it is
+// not the file.
+const kindArgv = "[program, argument, ...]"
+
+// argv checks a list of words that is a program with its arguments, or empty.
+func argv(v string) error {
+	list, err := parseList(v)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return hook.Check(list)
+}
+
+// parseList reads a JSON list of strings.
+func parseList(v string) ([]string, error) {
+	list := []string{}
+	if err := json.Unmarshal([]byte(v), &list); err != nil || list == nil {
+		return nil, fmt.Errorf("%q is not a list of words; write [\"/path/of/program\", \"argument\"]", v)
+	}
+	return list, nil
 }
 
 // words checks for one of a few words.
@@ -85,12 +115,10 @@ func words(allowed ...string) func(string) error {
 
 func durability(v string) error {
 	switch v {
-	case "semi-sync":
+	case "async", "semi-sync", "lossless":
 		return nil
-	case "async", "lossless":
-		return fmt.Errorf("%q is not yet supported; semi-sync is", v)
 	}
-	return fmt.Errorf("%q is not a durability; write semi-sync", v)
+	return fmt.Errorf("%q is not a durability; write async, semi-sync or lossless", v)
 }
 
 // between checks a length of time, bounds included.

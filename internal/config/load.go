@@ -81,7 +81,7 @@ func decode(v *viper.Viper, origin map[string]string) (*Config, error) {
 	}
 	var c Config
 	// UnmarshalExact: a key that has no field is a mistake in Keys.
-	if err := v.UnmarshalExact(&c, viper.DecodeHook(mapstructure.DecodeHookFuncType(toDuration))); err != nil {
+	if err := v.UnmarshalExact(&c, viper.DecodeHook(mapstructure.DecodeHookFuncType(fromText))); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
 	if c.Failover.HangTimeout < 2*c.Failover.ProbeInterval {
@@ -97,14 +97,20 @@ func decode(v *viper.Viper, origin map[string]string) (*Config, error) {
 	return &c, nil
 }
 
-func toDuration(from, to reflect.Type, data any) (any, error) {
-	if to != reflect.TypeFor[time.Duration]() || from.Kind() != reflect.String {
+// fromText reads lengths of time and lists of words.
+func fromText(_, to reflect.Type, data any) (any, error) {
+	text, ok := data.(string)
+	switch {
+	case !ok:
 		return data, nil
-	}
-	if data == "never" {
+	case to == reflect.TypeFor[[]string]():
+		return parseList(text)
+	case to != reflect.TypeFor[time.Duration]():
+		return data, nil
+	case text == "never":
 		return Never, nil
 	}
-	return duration.Parse(data.(string))
+	return duration.Parse(text)
 }
 
 // readEnv picks the variables that set a key. A variable of our prefix that

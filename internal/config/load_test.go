@@ -112,6 +112,8 @@ func TestEveryKeyCanBeSetInEachPlace(t *testing.T) {
 		"durability": "semi-sync", "semi_sync.ack_timeout": "9s", "semi_sync.server_timeout": "never", "failover.mode": "manual",
 		"failover.probe_interval": "200ms", "failover.probe_timeout": "2s", "failover.refused_grace": "1s", "failover.hang_timeout": "3s",
 		"failover.block_window": "0s", "failover.max_lag": "1m", "failover.switchover_timeout": "20s", "rejoin.unacknowledged": "keep",
+		"failover.async_without_fence": "true", "hooks.timeout": "1s", "hooks.pre_failover": `["/bin/true"]`, "hooks.fence": `["/bin/sh", "-c", "x y"]`,
+		"hooks.post_failover": `["sh"]`, "hooks.event": `["/bin/cat"]`,
 	}
 	for _, k := range Keys() {
 		value, ok := other[k.Name]
@@ -161,8 +163,8 @@ func TestMistakesNameKeyAndPlaceAndWhatToDo(t *testing.T) {
 		"another case":                {file: "Failover: {mode: manual}\n", want: []string{"line 1: Failover", "do: write failover"}},
 		"key of a later version":      {file: "data_dir: /x\nhttp: 127.0.0.1:8420\n", want: []string{"line 2: http", "no such key"}},
 		"set twice":                   {file: "durability: semi-sync\nlog: {}\ndurability: semi-sync\n", want: []string{"line 3: durability", "first in line 1"}},
-		"not yet":                     {file: "\ndurability: lossless\n", want: []string{"line 2: durability", `"lossless" is not yet supported`}},
-		"async not yet":               {env: []string{"REPLD_DURABILITY=async"}, want: []string{"environment variable REPLD_DURABILITY", `"async" is not yet supported`}},
+		"a durability":                {file: "\ndurability: strong\n", want: []string{"line 2: durability", `"strong" is not a durability`}},
+		"a durability by environment": {env: []string{"REPLD_DURABILITY=acid"}, want: []string{"environment variable REPLD_DURABILITY", `"acid" is not a durability`}},
 		"number without unit":         {file: "failover:\n  hang_timeout: 2\n", want: []string{"line 2: failover.hang_timeout", "has no unit", "2s"}},
 		"a list":                      {file: "failover:\n  mode: [manual]\n", want: []string{"line 2: failover.mode", "single value"}},
 		"no value":                    {file: "durability:\n", want: []string{"line 1: durability", "no value"}},
@@ -219,5 +221,39 @@ func TestMissingFileIsAnErrorOnlyIfTheUserNamedIt(t *testing.T) {
 	unnamed, err := readFile(missing, false)
 	if err != nil || len(unnamed.values) != 0 {
 		t.Errorf("not named and missing: %v, %v", unnamed, err)
+	}
+}
+
+// A hook is a list of words in the file, JSON elsewhere; the program must be one
+// that can be run.
+func TestHooksAreLists(t *testing.T) {
+	c, err := load(t, "hooks:\n  fence: [/bin/sh, -c, 'exit 0', 5]\n  event:\n  - sh\n  - a b\n", []string{`REPLD_HOOKS_PRE_FAILOVER=["/bin/true"]`},
+		"--hooks.post_failover", `["/bin/false", "x"]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Hooks{Timeout: 10 * time.Second, PreFailover: []string{"/bin/true"}, Fence: []string{"/bin/sh", "-c", "exit 0", "5"},
+		PostFailover: []string{"/bin/false", "x"}, Event: []string{"sh", "a b"}}
+	if diff := cmp.Diff(want, c.Hooks); diff != "" {
+		t.Error(diff)
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for value, says := range map[string]string{
+		"[/nonexistent/fence]": "no such file", "[" + plain + "]": "permission denied", "[./fence]": "absolute", "/bin/sh": "takes a list",
+		"[[/bin/sh]]": "one word", "": "takes a list", "[/bin/sh, null]": "one word", "['']": "cannot be run",
+	} {
+		_, err := load(t, "log:\n  level: info\nhooks:\n  fence: "+value+"\n", nil)
+		if err == nil || !strings.Contains(err.Error(), "line 4: hooks.fence") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	if _, err := load(t, "", []string{"REPLD_HOOKS_FENCE=/bin/sh"}); err == nil || !strings.Contains(err.Error(), "REPLD_HOOKS_FENCE") {
+		t.Errorf("%v", err)
+	}
+	if c, err := load(t, "failover: {async_without_fence: true}\n", nil); err != nil || !c.Failover.AsyncWithoutFence {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/repld/repld/failover"
 	"github.com/repld/repld/health"
 	"github.com/repld/repld/test/mariadb"
+	"github.com/repld/repld/topology"
 )
 
 // TestNoPrivilegeOfTheDaemonIsNeedless takes each away in turn, and something
@@ -58,6 +59,8 @@ func TestNoPrivilegeOfTheDaemonIsNeedless(t *testing.T) {
 			s.MustExec(t, "SET GLOBAL event_scheduler = ON")
 			return s.server.Fence(bounded(t))
 		},
+		"EVENT":    func(s *node) error { return s.resumes("root@localhost") },
+		"SET USER": func(s *node) error { return s.resumes("another@localhost") },
 		"SELECT": func(s *node) error {
 			_, err := ReadCluster(bounded(t), s.conn())
 			return err
@@ -77,7 +80,7 @@ func TestNoPrivilegeOfTheDaemonIsNeedless(t *testing.T) {
 	}
 	// On 10.11 SUPER includes these, from 11.0 on it does not.
 	implied := map[string]bool{"CONNECTION ADMIN": true, "REPLICATION SLAVE ADMIN": true, "REPLICATION MASTER ADMIN": true,
-		"SLAVE MONITOR": true, "BINLOG MONITOR": true}
+		"SLAVE MONITOR": true, "BINLOG MONITOR": true, "SET USER": true}
 	s := n[1]
 	account := QuoteAccount(daemonUser, "%")
 	for _, g := range DaemonGrants() {
@@ -106,6 +109,16 @@ func TestNoPrivilegeOfTheDaemonIsNeedless(t *testing.T) {
 			})
 		}
 	}
+}
+
+// resumes lets an event run that is another account's.
+func (n *node) resumes(definer string) error {
+	n.MustExec(n.t, "CREATE DATABASE IF NOT EXISTS evt", "CREATE OR REPLACE DEFINER = "+definer+" EVENT evt.e ON SCHEDULE EVERY 1 DAY DISABLE ON SLAVE DO SELECT 1")
+	e, err := n.server.Events(bounded(n.t), &topology.Events{Enabled: []topology.Event{{Schema: "evt", Name: "e"}}})
+	if err == nil && len(e.Enabled) == 0 {
+		return errors.New("access denied: the event is not seen")
+	}
+	return err
 }
 
 // refused tells whether the server said no, or a client's session was not seen.

@@ -47,6 +47,9 @@ func (s *Server) Attach(ctx context.Context, to failover.Attachment) error {
 				return err
 			}
 		}
+		if err := ownEventsOff(ctx, c.Conn); err != nil {
+			return err
+		}
 		rule := wildDo(to.DoDB)
 		if row != nil && attached(row, to) && now.Bool("acker") == to.Acker && now.String("rule") == rule {
 			return nil
@@ -57,7 +60,7 @@ func (s *Server) Attach(ctx context.Context, to failover.Attachment) error {
 
 func (s *Server) attach(ctx context.Context, c *effectConn, to failover.Attachment, slave *Row, oldRule, rule string) error {
 	if slave != nil {
-		if err := c.Exec(ctx, c.facts.Dialect.stopSlave); err != nil {
+		if err := s.stopBoth(ctx, c, slave); err != nil {
 			return err
 		}
 		if err := s.applyAsBefore(ctx, c, slave); err != nil {

@@ -86,22 +86,18 @@ func PrepareCopy(ctx context.Context, c *Conn, drop []string) error {
 // as it was defined, and does not run there (SLAVESIDE_DISABLED), as if its
 // creation had been replicated. It returns their names.
 func DisableEvents(ctx context.Context, c *Conn) ([]string, error) {
-	rows, err := c.Query(ctx, `SELECT EVENT_SCHEMA AS db, EVENT_NAME AS name, DEFINER AS definer
-		FROM information_schema.EVENTS WHERE STATUS='ENABLED' ORDER BY 1,2`)
+	list, err := eventsIn(ctx, c, "ENABLED")
 	if err != nil {
 		return nil, wrap("disable events", err)
 	}
-	steps := []statement{{text: "SET SESSION sql_log_bin=0"}}
-	var names []string
-	for i := range rows {
-		r := &rows[i]
-		user, host := splitAccount(r.String("definer"))
-		// ALTER EVENT without a definer makes the session's account the definer.
-		steps = append(steps, statement{text: "ALTER DEFINER=" + QuoteAccount(user, host) + " EVENT " +
-			QuoteName(r.String("db")) + "." + QuoteName(r.String("name")) + " DISABLE ON SLAVE"})
-		names = append(names, r.String("db")+"."+r.String("name"))
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = e.Schema + "." + e.Name
 	}
-	return names, execAll(ctx, c, "disable events", steps...)
+	if err := c.Exec(ctx, "SET SESSION sql_log_bin=0"); err != nil {
+		return names, wrap("disable events", err)
+	}
+	return names, wrap("disable events", alterEvents(ctx, c, list, "DISABLE ON SLAVE"))
 }
 
 // splitAccount splits user@host at the last @: a user's name may hold one, a

@@ -71,7 +71,7 @@ type Dialect struct {
 	// the status of semi-sync, and the slave status, which may hang.
 	variables, semiSync, slaves string
 	// stopIO and the others are the plain statements of the verbs.
-	stopIO, startSQL, startSlave, stopSlave, resetSlave string
+	stopIO, startIO, startSQL, stopSQL, startSlave, stopSlave, resetSlave string
 }
 
 var mariaDB1011 = Dialect{
@@ -82,11 +82,13 @@ var mariaDB1011 = Dialect{
 	// Never SHOW MASTER STATUS: it hangs on a full disk.
 	variables: "SELECT UNIX_TIMESTAMP(SYSDATE(6)), @@GLOBAL.read_only, @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos," +
 		" @@GLOBAL.gtid_binlog_state, @@GLOBAL.rpl_semi_sync_master_enabled, @@GLOBAL.rpl_semi_sync_master_wait_point," +
-		" @@GLOBAL.rpl_semi_sync_slave_enabled",
+		" @@GLOBAL.rpl_semi_sync_slave_enabled, @@GLOBAL.rpl_semi_sync_master_timeout",
 	semiSync:   "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%'",
 	slaves:     "SHOW ALL SLAVES STATUS",
 	stopIO:     "STOP SLAVE IO_THREAD",
+	startIO:    "START SLAVE IO_THREAD",
 	startSQL:   "START SLAVE SQL_THREAD",
+	stopSQL:    "STOP SLAVE SQL_THREAD",
 	startSlave: "START SLAVE",
 	stopSlave:  "STOP SLAVE",
 	resetSlave: "RESET SLAVE ALL",

@@ -28,6 +28,8 @@ func DaemonGrants() []Grant {
 		{[]string{"REPLICATION SLAVE"}, "*.*", "the binary log stream, the second witness of a master's life"},
 		{[]string{"RELOAD"}, "*.*", "RESET SLAVE ALL asks for it"},
 		{[]string{"SUPER"}, "*.*", "switch the event scheduler off at fencing: no lesser privilege can"},
+		{[]string{"EVENT"}, "*.*", "see which events run, and let them run on a new master"},
+		{[]string{"SET USER"}, "*.*", "keep their definers"},
 		{[]string{"SELECT", "INSERT", "UPDATE"}, "repld.*", "the row by which a cluster is recognised"},
 	}
 }

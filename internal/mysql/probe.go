@@ -48,6 +48,9 @@ type Prober struct {
 	stuck      uint64
 	stuckSince time.Time
 	closed     bool
+	// stall is what held up writes when it was last looked for.
+	stall   health.Stall
+	stallAt time.Time
 }
 
 var _ health.Prober = (*Prober)(nil)
@@ -126,6 +129,7 @@ func (p *Prober) observe(ctx context.Context, o *health.Observation) error {
 	answered, err := p.reader.read(ctx, p.conn, p.facts.Dialect, o)
 	p.describe(o)
 	if err == nil {
+		p.lookForStall(ctx, o)
 		return nil
 	}
 	if reach, _ := Classify(err); answered && reach == health.ReachTimeout {

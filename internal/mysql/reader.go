@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -68,7 +69,8 @@ func (r *probeReader) read(ctx context.Context, c *Conn, d *Dialect, o *health.O
 		return r.ask(ctx, c, d, o, true)
 	}
 	s := &o.SemiSync
-	s.MasterOn, s.Clients, s.Waiting, s.NoTx, s.SlaveOn = before.value.MasterOn, before.value.Clients, before.value.Waiting, before.value.NoTx, before.value.SlaveOn
+	s.MasterOn, s.Clients, s.Waiting, s.SlaveOn = before.value.MasterOn, before.value.Clients, before.value.Waiting, before.value.SlaveOn
+	s.YesTx, s.NoTx = before.value.YesTx, before.value.NoTx
 	return answered, nil
 }
 
@@ -135,7 +137,7 @@ func (r *probeReader) room(n int) []driver.Value {
 }
 
 func (r *probeReader) variables(rows driver.Rows, o *health.Observation, sent time.Time) error {
-	v := r.room(8)
+	v := r.room(9)
 	if err := rows.Next(v); err != nil {
 		return err
 	}
@@ -158,8 +160,13 @@ func (r *probeReader) variables(rows driver.Rows, o *health.Observation, sent ti
 	o.SemiSync.MasterEnabled = yes(v[5])
 	o.SemiSync.AfterSync = string(text(v[6])) == "AFTER_SYNC"
 	o.SemiSync.SlaveEnabled = yes(v[7])
+	o.SemiSync.Timeout = time.Duration(min(integer(v[8]), maxMillis)) * time.Millisecond
 	return end(rows.Next(v))
 }
+
+// maxMillis is the longest duration in whole milliseconds; servers know longer
+// ones.
+const maxMillis = uint64(math.MaxInt64 / int64(time.Millisecond))
 
 func (r *probeReader) semiSync(rows driver.Rows, s *health.SemiSync) error {
 	v := r.room(2)
@@ -174,6 +181,8 @@ func (r *probeReader) semiSync(rows driver.Rows, s *health.SemiSync) error {
 			s.Clients = int(number(value))
 		case "Rpl_semi_sync_master_wait_sessions":
 			s.Waiting = int(number(value))
+		case "Rpl_semi_sync_master_yes_tx":
+			s.YesTx = number(value)
 		case "Rpl_semi_sync_master_no_tx":
 			s.NoTx = number(value)
 		case "Rpl_semi_sync_slave_status":
@@ -324,6 +333,17 @@ func yes(v driver.Value) bool {
 		return n != 0
 	}
 	return isOn(string(text(v)))
+}
+
+// integer reads an unsigned variable, in whichever type the driver gives it.
+func integer(v driver.Value) uint64 {
+	switch n := v.(type) {
+	case int64:
+		return uint64(max(n, 0))
+	case uint64:
+		return n
+	}
+	return number(text(v))
 }
 
 func number(b []byte) uint64 {

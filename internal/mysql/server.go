@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -221,10 +220,6 @@ func (s *Server) StopIO(ctx context.Context) error {
 	})
 }
 
-// errWouldWipe is why a thread is not started: in GTID mode the start would
-// drop the relay log, which may be the only place of a transaction.
-var errWouldWipe = errors.New("refused, because it could drop the relay log")
-
 // StartSQL implements [failover.Server].
 func (s *Server) StartSQL(ctx context.Context) error {
 	return s.do(ctx, "start SQL thread", func(c *effectConn) error {
@@ -250,7 +245,7 @@ func (s *Server) Detach(ctx context.Context) error {
 		if err != nil || row == nil {
 			return err
 		}
-		if err := c.Exec(ctx, c.facts.Dialect.stopSlave); err != nil {
+		if err := s.stopBoth(ctx, c, row); err != nil {
 			return err
 		}
 		if err := s.applyAsBefore(ctx, c, row); err != nil {

@@ -227,6 +227,10 @@ func TestAFormerMasterFollowsItsSuccessor(t *testing.T) {
 	if !o.ReadOnly || o.SemiSync.MasterEnabled || old.rows() != "9" {
 		t.Errorf("former master: %+v, %s rows", o.SemiSync, old.rows())
 	}
+	// By these counters a wait that makes progress is told from one that does not.
+	if semi := next.look().SemiSync; semi.YesTx == 0 || semi.NoTx != 0 {
+		t.Errorf("%d commits were acknowledged by an acker, %d without one", semi.YesTx, semi.NoTx)
+	}
 }
 
 func TestNoEffectIsSentToAForeignServer(t *testing.T) {

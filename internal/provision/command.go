@@ -71,3 +71,9 @@ func withOutput(err error, output string) string {
 	}
 	return fault.Brief(err) + ": " + output
 }
+
+// RunRestart runs a server's restart command to its end, without a shell, and
+// gives what it printed.
+func RunRestart(ctx context.Context, argv []string, limit time.Duration) (string, error) {
+	return runCommand(ctx, argv, "", limit)
+}

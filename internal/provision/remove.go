@@ -39,26 +39,25 @@ const (
 	StepDrop  = "drop_accounts"
 )
 
-// PlanRemove plans remove. It refuses the master of a cluster that has slaves.
+// PlanRemove plans remove. It refuses the master of a cluster that has slaves. The
+// caller points the slaves of a relay to its source before it calls Remove.
 func PlanRemove(r RemoveRequest, c topology.Cluster) (Plan, error) {
 	plan := Plan{Verb: "remove", Server: r.Name, Question: fmt.Sprintf("Remove %s from cluster %s?", r.Name, r.Cluster)}
 	srv := c.Servers[r.Name]
 	if srv == nil {
 		return plan, usage("unknown_server", fmt.Sprintf("cluster %s has no server %s", r.Cluster, r.Name), "it has "+orWord(strings.Join(c.Names(), ", "), "none"), "look at replctl status")
 	}
-	var followers []string
-	for _, name := range c.Names() {
-		if c.Servers[name].Source == r.Name || c.Master == r.Name && name != r.Name {
-			followers = append(followers, name)
-		}
-	}
-	if len(followers) > 0 {
+	followers := c.Children(r.Name)
+	if len(followers) > 0 && c.Master == r.Name {
 		return plan, &fault.Error{Kind: fault.Refused, Code: "has_slaves", What: "remove is refused", Server: r.Name,
 			Cause: "it has slaves: " + strings.Join(followers, ", "), State: "nothing was changed", Do: "remove those first, or make another server the master"}
 	}
 	if c.Intent != nil {
 		return plan, &fault.Error{Kind: fault.Refused, Code: "intent_open", What: "remove is refused", Server: r.Name,
 			Cause: fmt.Sprintf("a %s of the cluster is under way, and the server may hold transactions that it needs", c.Intent.Kind), State: "nothing was changed", Do: "wait until it has ended (replctl status)"}
+	}
+	for _, name := range followers {
+		plan.add(StepRepoint, "let %s replicate from %s instead", name, srv.Source)
 	}
 	if srv.Role == topology.RoleSlave {
 		plan.add(StepStop, "apply what was received, stop replication and forget its master; its data is left alone")

@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 
 	"github.com/repld/repld/internal/fault"
@@ -24,6 +23,9 @@ type SlaveResult struct {
 	StartAt gtid.Position
 	// Acker is true if it was started as one.
 	Acker bool
+	// Repoint names the member that the server, a member itself, is still to be
+	// pointed to; "" if none. That is not done here, since both are at work.
+	Repoint string
 }
 
 // RecordServer keeps a server's record durably. init slave calls it with Joining
@@ -37,7 +39,7 @@ type slaveSession struct {
 	*session
 	req    SlaveRequest
 	master *mysql.Conn
-	roots  *x509.CertPool // by which the master is verified
+	relay  *mysql.Conn // nil if it is to replicate from the master
 	slave  SlaveFacts
 	record RecordServer
 	// place is where the slave last stood in the logs, to see it move.
@@ -57,12 +59,23 @@ func (p *Provisioner) InitSlave(ctx context.Context, r SlaveRequest, record Reco
 	if err != nil {
 		return nil, err
 	}
+	relay, err := p.chosenSource(r)
+	if err != nil {
+		return nil, err
+	}
 	base, err := p.open(ctx, r.Request, topology.RoleSlave)
 	if err != nil {
 		return nil, err
 	}
-	s := &slaveSession{session: base, req: r, record: record, slave: SlaveFacts{Master: *master, AdminUser: r.Admin.User}}
+	s := &slaveSession{session: base, req: r, record: record, slave: SlaveFacts{Name: r.Name, Master: *master, Relay: relay, AdminUser: r.Admin.User}}
 	defer s.closeAll()
+	if recorded(r.Name, s.env) {
+		for _, name := range s.env.Cluster.Names() {
+			if name != r.Name {
+				s.slave.Others = append(s.slave.Others, *s.env.Cluster.Servers[name])
+			}
+		}
+	}
 	if err := s.look(ctx); err != nil {
 		return nil, err
 	}
@@ -71,7 +84,8 @@ func (p *Provisioner) InitSlave(ctx context.Context, r SlaveRequest, record Reco
 	if err := Refusal(plan.Verb, r.Name, plan.Checks); err != nil || r.DryRun {
 		return s.result, err
 	}
-	if len(plan.Steps) == 0 {
+	s.result.Repoint = s.slave.moves(s.facts, s.env)
+	if len(plan.Steps) == 0 || s.result.Repoint != "" && len(plan.Steps) == 1 {
 		return s.result, nil
 	}
 	if err := s.mayWrite(plan.Needs); err != nil {
@@ -98,8 +112,10 @@ func (p *Provisioner) slaveNames(r SlaveRequest) (*topology.Server, error) {
 }
 
 func (s *slaveSession) closeAll() {
-	if s.master != nil {
-		_ = s.master.Close() // the verb is over
+	for _, conn := range []*mysql.Conn{s.master, s.relay} {
+		if conn != nil {
+			_ = conn.Close() // the verb is over
+		}
 	}
 	s.close()
 }
@@ -127,6 +143,13 @@ func (s *slaveSession) apply(ctx context.Context, plan Plan) error {
 	}
 	srv := s.serverRecord()
 	srv.Joining = true
+	at, err := s.stands(ctx)
+	if err == nil {
+		err = s.awaitRelay(ctx, at)
+	}
+	if err != nil {
+		return err
+	}
 	if err := s.record(ctx, srv); err != nil {
 		return fmt.Errorf("record %s: %w", srv.Name, err)
 	}
@@ -147,16 +170,23 @@ func (s *slaveSession) apply(ctx context.Context, plan Plan) error {
 // serverRecord is the slave as it is recorded.
 func (s *slaveSession) serverRecord() topology.Server {
 	srv := s.session.record(topology.RoleSlave)
-	srv.Source, srv.Delay, srv.ReplicateDoDB, srv.SkipErrors = s.slave.Master.Name, s.req.Delay, s.req.ReplicateDoDB, s.req.SkipErrors
+	srv.Source, srv.Delay, srv.ReplicateDoDB, srv.SkipErrors = s.slave.source().Name, s.req.Delay, s.req.ReplicateDoDB, s.req.SkipErrors
 	if old := s.env.Cluster.Servers[srv.Name]; old != nil {
 		srv.AddedAt = old.AddedAt
+		if s.slave.moves(s.facts, s.env) != "" {
+			srv.Source = old.Source
+		}
 	}
 	return srv
 }
 
 // look gathers all that the plan is made of. It changes nothing.
 func (s *slaveSession) look(ctx context.Context) error {
-	if err := s.dialMaster(ctx); err != nil {
+	var err error
+	if s.master, err = s.dialMember(ctx, &s.slave.Master); err != nil {
+		return err
+	}
+	if err := s.lookRelay(ctx); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -215,35 +245,47 @@ func (s *slaveSession) lookFault(server string, err error) error {
 		Cause: fault.Brief(err), State: "nothing was changed", Do: "put the cause right and run the command again", Err: err}
 }
 
-// masterTarget is the login on the master by repld's account for copies.
-func (s *slaveSession) masterTarget() mysql.Target {
-	a, m := s.env.Accounts[topology.AccountCopy], s.slave.Master
-	return mysql.Target{Name: m.Name, Address: m.Address, User: a.User, Password: a.Password, TLS: mysql.TLSFor(s.roots, m.Address)}
+// memberTarget is the login on a member by repld's account for copies.
+func (s *slaveSession) memberTarget(m *topology.Server) (mysql.Target, error) {
+	a := s.env.Accounts[topology.AccountCopy]
+	roots, err := RootsOf(s.p.DataDir, s.r.Cluster, m.Name)
+	return mysql.Target{Name: m.Name, Address: m.Address, User: a.User, Password: a.Password, TLS: mysql.TLSFor(roots, m.Address)}, err
 }
 
-func (s *slaveSession) dialMaster(ctx context.Context) error {
+// dialMember connects to the master, or the relay, and proves that it is that.
+func (s *slaveSession) dialMember(ctx context.Context, m *topology.Server) (*mysql.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.Timeouts.withDefaults().Dial)
 	defer cancel()
-	var err error
-	if s.roots, err = RootsOf(s.p.DataDir, s.r.Cluster, s.slave.Master.Name); err != nil {
-		return s.lookFault(s.slave.Master.Name, err)
-	}
-	conn, err := mysql.Dial(ctx, s.masterTarget())
+	target, err := s.memberTarget(m)
 	if err != nil {
-		f := mysql.Explain(ctx, err, s.masterTarget())
+		return nil, s.lookFault(m.Name, err)
+	}
+	conn, err := mysql.Dial(ctx, target)
+	if err != nil {
+		f := mysql.Explain(ctx, err, target)
 		f.State = "nothing was changed"
-		return f
+		return nil, f
 	}
 	is, err := mysql.IdentityOf(ctx, conn)
 	if err == nil {
-		if diff := s.slave.Master.Identity.Differs(is); len(diff) > 0 {
-			err = fmt.Errorf("another server answers at the master's address: %v", diff)
+		if diff := m.Identity.Differs(is); len(diff) > 0 {
+			err = fmt.Errorf("another server answers at the address of %s: %v", m.Name, diff)
 		}
 	}
 	if err != nil {
 		_ = conn.Close()
-		return s.lookFault(s.slave.Master.Name, err)
+		return nil, s.lookFault(m.Name, err)
 	}
-	s.master = conn
-	return nil
+	return conn, nil
+}
+
+// stands is the server's position.
+func (s *slaveSession) stands(ctx context.Context) (gtid.Position, error) {
+	bounded, cancel := s.statement(ctx)
+	defer cancel()
+	at, err := mysql.SlavePos(bounded, s.conn)
+	if err != nil {
+		return at, s.lookFault(s.r.Name, err)
+	}
+	return at, nil
 }

@@ -15,14 +15,14 @@ import (
 
 // attach starts replication, by the very verb that later re-points the server.
 func (s *slaveSession) attach(ctx context.Context, srv topology.Server) error {
-	s.p.step(StepAttach, s.r.Name, "run", "replicate from "+s.slave.Master.Name)
+	s.p.step(StepAttach, s.r.Name, "run", "replicate from "+s.slave.source().Name)
 	source, err := s.source()
 	if err != nil {
 		return err
 	}
 	full := srv
 	full.Joining = false
-	s.result.Acker = len(full.NeverPromotable()) == 0 && s.env.Cluster.Durability != topology.Async
+	s.result.Acker = len(full.NeverPromotable()) == 0 && full.Source == s.slave.Master.Name && s.env.Cluster.Durability != topology.Async
 	a := s.env.Accounts[topology.AccountReplication]
 	server := mysql.NewServer(mysql.Options{
 		Server: srv.Name, Target: s.own, Identity: func() topology.Identity { return srv.Identity },
@@ -60,7 +60,7 @@ var deniedHost = regexp.MustCompile(`Access denied for user '[^']*'@'([^']*)'`)
 // stands for several causes; the master's accounts and an own handshake tell
 // which it is.
 func (s *slaveSession) trialFault(err error, state string) error {
-	m := s.slave.Master
+	m := s.slave.source()
 	f := s.fail("source_refused", "the server cannot replicate from "+m.Name, err, state)
 	var trial *mysql.TrialError
 	if !errors.As(err, &trial) {
@@ -76,7 +76,7 @@ func (s *slaveSession) trialFault(err error, state string) error {
 		f.Do = "put the account right on " + m.Name + ", then run the command again: it goes on"
 	case 2002, 2003, 2005:
 		f.Code = "source_unreachable"
-		f.Cause = fmt.Sprintf("%s; repld itself reaches it; the master's bind_address is %s", trial.Message, orWord(s.slave.MasterFacts.Value("bind_address"), "*"))
+		f.Cause = fmt.Sprintf("%s; repld itself reaches it; its bind_address is %s", trial.Message, orWord(s.slave.sourceFacts().Value("bind_address"), "*"))
 		f.Do = "let " + s.r.Name + "'s host reach " + m.Address + " (name resolution, firewall, bind-address), then run the command again"
 	case 2026:
 		f.Code = "source_certificate"
@@ -101,11 +101,11 @@ func (s *slaveSession) loginProblem(message string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), s.p.Timeouts.withDefaults().Statement)
 	defer cancel()
 	// Anew: what was gathered for the plan may be older than the cause.
-	facts, err := mysql.GatherAdminFacts(ctx, s.master)
+	facts, err := mysql.GatherAdminFacts(ctx, s.upstream())
 	if err != nil {
 		return ""
 	}
-	grants, err := mysql.GrantsMatching(ctx, s.master, facts.Logins, mysql.UserReplication, host)
+	grants, err := mysql.GrantsMatching(ctx, s.upstream(), facts.Logins, mysql.UserReplication, host)
 	if err != nil {
 		return ""
 	}
@@ -119,12 +119,12 @@ func (s *slaveSession) loginProblem(message string) string {
 func (s *slaveSession) certificateProblem() string {
 	ctx, cancel := context.WithTimeout(context.Background(), s.p.Timeouts.withDefaults().Dial)
 	defer cancel()
-	host, _, _, err := ParseAddress(s.slave.Master.Address)
+	host, _, _, err := ParseAddress(s.slave.source().Address)
 	if err != nil {
 		return ""
 	}
-	if err := mysql.VerifyTLS(ctx, s.slave.Master.Address, s.pool(), host); err != nil {
+	if err := mysql.VerifyTLS(ctx, s.slave.source().Address, s.pool(), host); err != nil {
 		return ": " + strings.TrimSpace(fault.Brief(err))
 	}
-	return ": repld itself accepts the master's certificate, so it is the slave's authority file that differs or cannot be read"
+	return ": repld itself accepts the source's certificate, so it is the slave's authority file that differs or cannot be read"
 }

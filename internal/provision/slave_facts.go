@@ -12,6 +12,13 @@ import (
 // SlaveFacts are what is known of a server that is to be a slave beyond what is
 // known of any, and of the master that it is to follow.
 type SlaveFacts struct {
+	// Name is the server's own.
+	Name string
+	// Relay is the slave that it is to replicate from, nil for the master; Others
+	// are the members that it may replicate from meanwhile, if it is one itself.
+	Relay  *Upstream
+	Others []topology.Server
+
 	Master        topology.Server
 	MasterFacts   mysql.AdminFacts
 	MasterTraits  mysql.Traits
@@ -45,22 +52,9 @@ func (s *SlaveFacts) masterHoldsNothing() bool {
 	return len(s.MasterHolding.Data()) == 0 && len(s.MasterHolding.OtherAccounts(repldUsers()...)) == 0
 }
 
-// attached tells whether the server already replicates from the master as repld
-// would set it up.
+// attached tells whether the server already replicates as repld would set it up.
 func (s *SlaveFacts) attached(f Facts) bool {
-	if s.Unfinished != nil {
-		return false
-	}
-	host, port, _, err := ParseAddress(s.Master.Address)
-	if err != nil {
-		return false
-	}
-	for _, c := range f.Sources {
-		if c.Connection == "" && c.Host == host && c.Port == port && c.User == mysql.UserReplication && c.UsingGTID == "Slave_Pos" && c.TLS && c.VerifyServer {
-			return true
-		}
-	}
-	return false
+	return s.attachedTo(f) != nil
 }
 
 // Source of a new slave's data.
@@ -84,7 +78,7 @@ func (s *SlaveFacts) copied(f Facts, c Context) bool {
 func decideCopy(r SlaveRequest, f Facts, c Context, s SlaveFacts) (copyKind, string) {
 	switch {
 	case s.attached(f):
-		return copyNothing, "it replicates from " + s.Master.Name + " already"
+		return copyNothing, "it replicates from " + s.attachedTo(f).Name + " already"
 	case s.copied(f, c):
 		return copyKeep, "an earlier run has copied the data"
 	case r.Clone == CloneNone:
@@ -99,6 +93,9 @@ func decideCopy(r SlaveRequest, f Facts, c Context, s SlaveFacts) (copyKind, str
 		return copyDump, "the master holds data or accounts"
 	case len(foreignSchemas(s.Holding, nil)) > 0:
 		return copyDump, "what the server holds is replaced"
+	}
+	if s.Relay != nil {
+		return copyDump, "the binary log of " + s.Relay.Server.Name + " may not reach back to the beginning"
 	}
 	if c.Cluster.Start == nil {
 		return copyDump, "the master holds nothing, but it is not known where its history with repld begins"

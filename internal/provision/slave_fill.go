@@ -22,17 +22,22 @@ func (s *slaveSession) shut(ctx context.Context) error {
 	return nil
 }
 
-// source is the master as the slave reaches it.
+// source is the server that the slave is to replicate from, or replicates from
+// already, as the slave reaches it.
 func (s *slaveSession) source() (failover.Source, error) {
-	host, port, _, err := ParseAddress(s.slave.Master.Address)
+	from := s.slave.attachedTo(s.facts)
+	if from == nil {
+		from = s.slave.source()
+	}
+	host, port, _, err := ParseAddress(from.Address)
 	tls := TLSOf(s.r, s.facts)
-	return failover.Source{Name: s.slave.Master.Name, Host: host, Port: port, CAFile: tls.CA, CertFile: tls.Cert, KeyFile: tls.Key}, err
+	return failover.Source{Name: from.Name, Host: host, Port: port, CAFile: tls.CA, CertFile: tls.Cert, KeyFile: tls.Key}, err
 }
 
 // try lets the slave's own IO thread connect to the master, before anything
 // that costs time or data depends on it.
 func (s *slaveSession) try(ctx context.Context, fromSlavePos bool) error {
-	s.p.step(StepTry, s.r.Name, "run", "connect to "+s.slave.Master.Name+" as a slave")
+	s.p.step(StepTry, s.r.Name, "run", "connect to "+s.slave.source().Name+" as a slave")
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	source, err := s.source()
@@ -44,7 +49,7 @@ func (s *slaveSession) try(ctx context.Context, fromSlavePos bool) error {
 	if err != nil {
 		return s.trialFault(err, "the server is configured and read-only; its data was not touched")
 	}
-	s.p.step(StepTry, s.r.Name, "done", "the master accepts it")
+	s.p.step(StepTry, s.r.Name, "done", s.slave.source().Name+" accepts it")
 	return nil
 }
 
@@ -76,8 +81,12 @@ func (s *slaveSession) fill(ctx context.Context, kind copyKind) error {
 func (s *slaveSession) copyAll(ctx context.Context) error {
 	master := s.slave.Master.Name
 	s.p.step(StepCopy, s.r.Name, "run", "copy from "+master)
+	from, err := s.memberTarget(&s.slave.Master)
+	if err != nil {
+		return s.lookFault(master, err)
+	}
 	c := Copier{
-		From:      Endpoint{Target: s.masterTarget(), CAFile: rootsPath(s.p.DataDir, s.r.Cluster, master)},
+		From:      Endpoint{Target: from, CAFile: rootsPath(s.p.DataDir, s.r.Cluster, master)},
 		To:        Endpoint{Target: s.loadTarget(), CAFile: rootsPath(s.p.DataDir, s.r.Cluster, s.r.Name)},
 		ClusterID: s.env.Cluster.ID, Source: master, Only: s.req.wantedSchemas(), Replace: s.req.ReplaceData,
 		Keep: keepAccount(s.r.Admin.User), Log: s.p.Log, Progress: s.p.copyProgress(s.r.Name), Finishing: s.rememberCopy,
@@ -163,11 +172,14 @@ func (s *slaveSession) startRestored(ctx context.Context) error {
 			return s.fail("position_not_set", "the starting position could not be set", err, "the server is configured and read-only; its data was not touched")
 		}
 	}
+	if err := s.awaitRelay(ctx, at); err != nil {
+		return err
+	}
 	if err := s.try(ctx, true); err != nil {
 		return err
 	}
 	s.result.StartAt = at
-	s.p.step(StepStartAt, s.r.Name, "done", "the master can continue from there")
+	s.p.step(StepStartAt, s.r.Name, "done", s.slave.source().Name+" can continue from there")
 	return nil
 }
 

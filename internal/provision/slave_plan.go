@@ -22,12 +22,15 @@ func PlanSlave(r SlaveRequest, f Facts, c Context, s SlaveFacts) Plan {
 	plan.Needs = NeedsOf(topology.RoleSlave, r.Request, f, c)
 	plan.configSteps(r.Request, f)
 	kind, why := decideCopy(r, f, c, s)
-	if kind == copyNothing && recorded(r, c) {
+	if kind == copyNothing && recorded(r.Name, c) {
+		if to := s.moves(f, c); to != "" {
+			plan.add(StepRepoint, "stop it, let it apply what it received, and let it replicate from %s instead of %s", to, c.Cluster.Servers[r.Name].Source)
+		}
 		return plan
 	}
-	master := s.Master.Name
+	master, source := s.Master.Name, s.source().Name
 	if kind != copyNothing {
-		plan.add(StepTry, "let its IO thread connect to %s at %s over verified TLS, and look how that goes", master, s.Master.Address)
+		plan.add(StepTry, "let its IO thread connect to %s at %s over verified TLS, and look how that goes", source, s.source().Address)
 	}
 	switch kind {
 	case copyDump:
@@ -38,18 +41,18 @@ func PlanSlave(r SlaveRequest, f Facts, c Context, s SlaveFacts) Plan {
 	case copyKeep:
 		plan.add(StepStartAt, "start from %s: %s", restoredPosition(f), why)
 	}
-	plan.add(StepAttach, "replicate from %s by GTID over verified TLS%s", master, attachNotes(r))
+	plan.add(StepAttach, "replicate from %s by GTID over verified TLS%s", source, attachNotes(r, s.Relay != nil))
 	plan.add(StepProve, "see that both threads run, that the connection is encrypted, and that what is created on %s appears here", master)
 	return plan
 }
 
 // recorded tells whether the server is a complete member already.
-func recorded(r SlaveRequest, c Context) bool {
-	srv := c.Cluster.Servers[r.Name]
+func recorded(name string, c Context) bool {
+	srv := c.Cluster.Servers[name]
 	return srv != nil && srv.Role == topology.RoleSlave && !srv.Joining
 }
 
-func attachNotes(r SlaveRequest) string {
+func attachNotes(r SlaveRequest, chained bool) string {
 	var notes []string
 	if r.Delay > 0 {
 		notes = append(notes, "delayed by "+r.Delay.String())
@@ -59,6 +62,8 @@ func attachNotes(r SlaveRequest) string {
 	}
 	if r.neverPromotable() {
 		notes = append(notes, "never promoted, so no acker")
+	} else if chained {
+		notes = append(notes, "below a slave, so no acker")
 	}
 	if len(notes) == 0 {
 		return ""

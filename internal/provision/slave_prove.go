@@ -113,7 +113,7 @@ func (s *slaveSession) proveEncrypted(ctx context.Context) error {
 	}
 	bounded, cancel := s.statement(ctx)
 	defer cancel()
-	open, err := mysql.HostsWithoutTLS(bounded, s.master, mysql.UserReplication)
+	open, err := mysql.HostsWithoutTLS(bounded, s.upstream(), mysql.UserReplication)
 	if err != nil {
 		return s.unprovedSlave(err)
 	}
@@ -122,7 +122,7 @@ func (s *slaveSession) proveEncrypted(ctx context.Context) error {
 	case !st.TLS || !st.VerifyServer:
 		why = "the slave's connection is set up without TLS or without verification"
 	case len(open) > 0:
-		why = fmt.Sprintf("the account %s on %s may log in without TLS from %v", mysql.UserReplication, s.slave.Master.Name, open)
+		why = fmt.Sprintf("the account %s on %s may log in without TLS from %v", mysql.UserReplication, s.slave.source().Name, open)
 	default:
 		return nil
 	}

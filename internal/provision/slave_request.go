@@ -26,6 +26,8 @@ const (
 // SlaveRequest is what init slave is asked to do.
 type SlaveRequest struct {
 	Request
+	// Source names the slave to replicate from; "", or its name, for the master.
+	Source string
 	// Clone is "" for auto.
 	Clone CloneMode
 	// ReplaceData is the consent to destroy foreign data on the server.

@@ -18,6 +18,7 @@ func SlaveRules(r SlaveRequest, s SlaveFacts) []Rule {
 	}
 	return append(CommonRules(),
 		rule("same_server", func(f Facts, _ Context) Check { return s.judgeSame(f) }),
+		rule("source_unusable", func(f Facts, _ Context) Check { return s.judgeSource(f) }),
 		rule("version_of_source", func(f Facts, _ Context) Check { return s.judgeVersion(f) }),
 		rule("master_address", func(f Facts, _ Context) Check { return s.judgeMasterAddress(f) }),
 		rule("master_binlog_filter", func(Facts, Context) Check { return s.judgeMasterFilter() }),
@@ -127,9 +128,9 @@ func (s *SlaveFacts) judgePackets() Check {
 
 func (s *SlaveFacts) judgeSources(f Facts) Check {
 	if s.attached(f) {
-		return pass("it replicates from %s", s.Master.Name)
+		return pass("it replicates from %s", s.attachedTo(f).Name)
 	}
-	host, port, _, _ := ParseAddress(s.Master.Address)
+	host, port, _, _ := ParseAddress(s.source().Address)
 	for _, c := range f.Sources {
 		// What an interrupted run of this very verb left.
 		ours := c.Connection == mysql.CheckConnection || c.Connection == "" && c.Host == host && c.Port == port && c.User == mysql.UserReplication

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repld/repld/test/ledger"
 	"github.com/repld/repld/test/rig"
 	"github.com/repld/repld/test/speed"
 )
@@ -20,6 +21,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // bench is what the flags ask for.
 type bench struct {
 	runs    int
+	planned int
 	idle    time.Duration
 	verbose bool
 	bin     string
@@ -33,6 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&b.runs, "runs", 50, "failovers to measure, each of a fresh cluster")
+	flags.IntVar(&b.planned, "switchovers", 30, "switchovers to measure, one after the other in one cluster")
 	flags.DurationVar(&b.idle, "idle", time.Minute, "how long an idle repld is watched, and a quarter of it one under load; 0: not at all")
 	flags.BoolVar(&b.verbose, "v", false, "print each run with its steps")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -65,13 +68,16 @@ func (b *bench) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	runs, err := b.measureFailovers(ctx)
+	planned, err := b.measureSwitchovers(ctx)
+	runs, ferr := b.measureFailovers(ctx)
+	err = errors.Join(err, ferr)
 	if machine, merr := describe(ctx); merr != nil {
 		err = errors.Join(err, merr)
 	} else {
 		fmt.Fprintln(b.out, machine)
 	}
 	b.printFailovers(runs)
+	b.printSwitchovers(planned)
 	b.printCost(use)
 	return err
 }
@@ -105,6 +111,34 @@ func (b *bench) measureFailovers(ctx context.Context) ([]*speed.Run, error) {
 		}
 	}
 	return runs, errors.Join(errs...)
+}
+
+// planned are the switchovers that were measured.
+type planned struct {
+	runs   []*speed.Planned
+	report *ledger.Report
+}
+
+func (b *bench) measureSwitchovers(ctx context.Context) (p *planned, err error) {
+	if b.planned == 0 {
+		return nil, nil
+	}
+	r, err := b.cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	p = &planned{}
+	p.runs, p.report, err = speed.Switchovers(ctx, r, b.planned)
+	if b.verbose {
+		for _, run := range p.runs {
+			fmt.Fprintf(b.err, "switchover: open %s ms, first write %s ms\n", millis(run.Open), millis(run.FirstAck))
+			for _, s := range run.Steps {
+				fmt.Fprintf(b.err, "  %-10s %7.1f ms  %s\n", s.Name, s.MS, s.Result)
+			}
+		}
+	}
+	return p, err
 }
 
 // failover measures one failover of a fresh cluster.

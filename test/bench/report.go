@@ -119,3 +119,25 @@ func commit(ctx context.Context) string {
 	}
 	return "commit " + strings.TrimSpace(string(out))
 }
+
+// printSwitchovers prints one line for each measured time.
+func (b *bench) printSwitchovers(p *planned) {
+	if p == nil || p.report == nil {
+		return
+	}
+	fmt.Fprintf(b.out, "\nThe master of 3 servers replaced in order under load: %d switchovers, %d commits acknowledged, 0 of them lost\n\n",
+		len(p.runs), p.report.Acknowledged)
+	w := tabwriter.NewWriter(b.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "ms\tmedian\tp90\tmax\ttarget, median\t")
+	row := func(what string, target string, of func(*speed.Planned) time.Duration) {
+		values := make([]time.Duration, len(p.runs))
+		for i, r := range p.runs {
+			values[i] = of(r)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", what, millis(speed.Quantile(values, 0.5)), millis(speed.Quantile(values, 0.9)), millis(speed.Quantile(values, 1)), target)
+	}
+	row("old master closed -> new one open", millis(speed.PlannedOpenMedian), func(r *speed.Planned) time.Duration { return r.Open })
+	row("old master closed -> first acknowledged write", millis(speed.PlannedAckMedian), func(r *speed.Planned) time.Duration { return r.FirstAck })
+	row("last OK of the old -> first of the new", "", func(r *speed.Planned) time.Duration { return r.Outage })
+	w.Flush()
+}

@@ -70,3 +70,23 @@ func TestIdleIsCheap(t *testing.T) {
 		t.Errorf("%d bytes resident, not within %d times %d", use.RSS, speed.Slack, speed.IdleRSS)
 	}
 }
+
+// Writes stop only for a moment in a switchover, and clients meet no other errors
+// than read-only and closed connections.
+func TestSwitchoverIsFast(t *testing.T) {
+	runs, report, err := speed.Switchovers(t.Context(), startFast(t), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open, ack []time.Duration
+	for _, run := range runs {
+		open, ack = append(open, run.Open), append(ack, run.FirstAck)
+	}
+	t.Logf("open %v, first acknowledged write %v after the closing; %s", open, ack, report)
+	if m := speed.Quantile(open, 0.5); m > speed.Slack*speed.PlannedOpenMedian {
+		t.Errorf("the new master was open %v after the old one was closed, not within %d times %v", m, speed.Slack, speed.PlannedOpenMedian)
+	}
+	if m := speed.Quantile(ack, 0.5); m > speed.Slack*speed.PlannedAckMedian {
+		t.Errorf("the first write was acknowledged after %v, not within %d times %v", m, speed.Slack, speed.PlannedAckMedian)
+	}
+}

@@ -42,11 +42,13 @@ const (
 	evSendCrash
 	evServerTimeout
 	evLong
+	evHookWorks
+	evHookFails
 	kindsEnd
 )
 
 var kindWords = [...]string{"repld", "finish", "late", "half", "write", "LAG", "no lag", "receive", "apply", "fetch", "restart", "thaw", "heal",
-	"seen again", "repld, SLOWLY", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "REPLD CRASHES after sending", "SERVER TIME-OUT", "time passes"}
+	"seen again", "repld, SLOWLY", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "REPLD CRASHES after sending", "SERVER TIME-OUT", "time passes", "the fence works", "the fence fails"}
 
 // event is one thing that can happen.
 type event struct {
@@ -64,7 +66,7 @@ func (e *Explorer) allEvents() []event {
 	out := []event{{k: evStep}}
 	for k := evFinish; k < kindsEnd; k++ {
 		switch k {
-		case evRepldCrash, evSendCrash, evSlow:
+		case evRepldCrash, evSendCrash, evSlow, evHookWorks, evHookFails:
 			out = append(out, event{k: k})
 		case evLong:
 			for i := range longs {
@@ -140,6 +142,8 @@ func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, br
 		return true, a, broken
 	case evLong:
 		return e.pass(s, x), a, ""
+	case evHookWorks, evHookFails:
+		return e.endHook(s, ev.k == evHookWorks), a, ""
 	}
 	return e.happen(s, ev), a, ""
 }
@@ -312,7 +316,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 	counting := []bool{
 		mm.reach == silent && !mm.stale,
 		c.Intent != nil && c.Intent.Opening != nil && c.Intent.Opened.IsZero(),
-		mm.reach == answers && !ok.ro && ok.armed && ok.clients == 0,
+		mm.reach == answers && !ok.ro && ok.armed && (ok.clients == 0 || ok.mute),
 		c.Intent != nil && !c.Intent.Opened.IsZero(),
 		mm.reach == answers && ok.ro && ok.young,
 	}[which]
@@ -333,7 +337,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 // describe says an event in words.
 func (ev event) describe() string {
 	switch ev.k {
-	case evStep, evSlow, evRepldCrash, evSendCrash:
+	case evStep, evSlow, evRepldCrash, evSendCrash, evHookWorks, evHookFails:
 		return kindWords[ev.k]
 	case evLong:
 		return kindWords[ev.k] + ": " + longs[ev.x]

@@ -64,6 +64,36 @@ func TestOrders(t *testing.T) {
 	}
 }
 
+// A fence that works takes the old master's power away at any moment, also after
+// it has come back; one that fails does nothing. Masters that hang while nothing
+// makes them wait for an acker are replaced too, but only after it has worked.
+func TestTheFence(t *testing.T) {
+	skipIfRace(t)
+	for _, b := range []Bounds{
+		{Servers: 3, Writes: 1, Faults: 2, Without: only(evFreeze, evCut), Liveness: true},
+		{Servers: 3, Writes: 1, Faults: 1, Crashes: 1, Liveness: true},
+	} {
+		e := New(b, Guards{})
+		e.Policy.Hooks.Fence = true
+		res, err := e.Search()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v: %d states, depth %d", b, res.States, res.Depth)
+		if v := res.Violation; v != nil {
+			t.Errorf("%s\n%s", v.What, v.Transcript)
+		}
+	}
+}
+
+// The third server is a slave of the second: whichever of them, and the master,
+// fails, nothing acknowledged is lost, and the chain is there again at the end.
+func TestChains(t *testing.T) {
+	skipIfRace(t)
+	search(t, Bounds{Servers: 3, Writes: 1, Faults: 2, Without: only(evCrash, evLag), Liveness: true, Chain: true})
+	search(t, Bounds{Servers: 3, Writes: 1, Faults: 1, Crashes: 1, Liveness: true, Chain: true})
+}
+
 // skipIfRace leaves a search out under the race detector, which has nothing to
 // find in one goroutine and makes it ten times slower.
 func skipIfRace(t *testing.T) {

@@ -192,6 +192,13 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			return a
 		}}, "2:"},
 		{"no unfenced failover", Bounds{Writes: 1, Faults: 2, Without: only(evFreeze)}, Guards{Input: func(in *failover.Input) { in.Policy.AsyncWithoutFence = true }}, "1:"},
+		{"a fence that fails is none", Bounds{Writes: 1, Faults: 2, Without: only(evFreeze)}, Guards{Input: func(in *failover.Input) {
+			in.Policy.Hooks.Fence = true
+			if e, ran := in.Effects[fenceKey]; ran {
+				e.Failed = 0
+				in.Effects[fenceKey] = e
+			}
+		}}, "1:"},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			c.bounds.Servers = 3

@@ -103,7 +103,10 @@ func (e *Explorer) judge(s *state, a failover.Action) string {
 	x, old := index(a.Servers[0]), index(c.Intent.OldMaster)
 	w := &s.w
 	if again := c.Intent.Opening; again == nil || again.Applied.Seq >= uint64(w.s[x].log.n) {
-		if w.alive(s, old) {
+		// One whose power the fence took away is back closed: its clients may not
+		// reach it, so the failover goes on.
+		fenced := !c.Intent.Fenced.IsZero() && w.s[old].ro
+		if w.alive(s, old) && !fenced {
 			return "5: a live master is replaced"
 		}
 	} else if m := &w.s[old]; m.life == up && !m.ro && w.cut&(1<<old) == 0 && !s.r.m[old].stale {

@@ -82,6 +82,10 @@ func (e *Explorer) mend(s *state) {
 func (e *Explorer) progress(s *state) string {
 	for moved := true; moved; {
 		moved = false
+		if s.r.hook == hookRuns {
+			moved = e.endHook(s, true)
+			s.w.s[index(e.clusters[s.r.cluster].Intent.OldMaster)].life = up
+		}
 		for x := range e.Servers {
 			if s.r.m[x].running.verb != verbNone {
 				if broken := e.finish(s, x); broken != "" {

@@ -53,6 +53,9 @@ func canonical(c *topology.Cluster) {
 		if !in.Opened.IsZero() {
 			in.Opened = tOpened
 		}
+		if !in.Fenced.IsZero() {
+			in.Fenced = tExpired
+		}
 	}
 }
 
@@ -80,6 +83,7 @@ func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 		for _, cmd := range cmds {
 			switch cmd.(type) {
 			case topology.BeginIntent, topology.EndIntent:
+				r.hook = hookNone
 				m.sinceBegun, m.sinceSent, m.sinceDeadline, m.endedSince = false, false, false, false
 			case topology.SendOpening:
 				m.sinceSent, m.sinceDeadline = false, false
@@ -128,7 +132,7 @@ func (w *world) snapshot(x int) snapshot {
 	s := &w.s[x]
 	o := snapshot{ro: s.ro, young: s.young, gtid: s.gtid, ioErr: s.ioErr, sqlErr: s.sqlErr, gotShown: s.gotShown, files: s.files,
 		drained: s.sql == yes && !s.pending(), acker: s.acker, acking: s.acking, armed: s.armed, on: s.armed && !s.gaveUp, fetchOn: s.fetchOn,
-		io: s.io, sql: s.sql, src: s.src, fetch: s.fetch, clients: w.clients(x), waits: s.waits, pos: s.pos, got: s.got, log: s.log}
+		io: s.io, sql: s.sql, src: s.src, fetch: s.fetch, clients: w.clients(x), waits: s.waits, mute: w.mute(x), pos: s.pos, got: s.got, log: s.log}
 	if s.src != 0 {
 		o.hears = s.io == yes && w.s[s.src-1].life == up && w.linked(x, int(s.src-1))
 	}
@@ -155,7 +159,7 @@ func (e *Explorer) observe(s *state) {
 		case fresh:
 			m.afterMaster = false
 		}
-		if m.reach == refuses && !m.stale && fresh && m.ceiling == (point{}) {
+		if m.reach == refuses && !m.stale && fresh && !mm.ok.ro && m.ceiling == (point{}) {
 			m.ceiling = mm.ok.log.last()
 		}
 	}
@@ -164,7 +168,7 @@ func (e *Explorer) observe(s *state) {
 	}
 	if mm.reach == answers {
 		r.armedSeen = r.armedSeen || mm.ok.on && mm.ok.clients > 0
-		if mm.ok.clients > 0 {
+		if mm.ok.clients > 0 && !mm.ok.mute {
 			r.noAckerLong = false
 		}
 	}
@@ -230,6 +234,14 @@ func (e *Explorer) step(s *state) (failover.Action, string) {
 	case failover.KindAnnounce:
 		s.r.announced = true
 		return a, broken
+	case failover.KindHook:
+		if s.r.hook == hookRuns {
+			broken = first(broken, "the fence runs twice at once")
+		}
+		s.r.hook = hookRuns
+		return a, broken
+	case failover.KindLookEvents:
+		return a, first(broken, "the model's events are never looked at")
 	}
 	for _, n := range a.Servers {
 		x := index(n)

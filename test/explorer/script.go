@@ -22,9 +22,10 @@ import (
 //	crash repld        its memory is lost
 //	pass N             the Nth of the spans that can pass (see longs)
 //	order db2          a person orders a failover, to a server or "any"
+//	chain              db3 is a slave of db2 from the beginning
 //	pause, resume, manual, window 24h
 func Play(script string) (string, error) {
-	e := New(Bounds{Servers: 3, Writes: maxLog, Faults: 200, Crashes: 200}, Guards{})
+	e := New(Bounds{Servers: 3, Writes: maxLog, Faults: 200, Crashes: 200, Chain: strings.Contains(script, "\n> chain\n")}, Guards{})
 	s, err := e.start()
 	if err != nil {
 		return "", err
@@ -54,6 +55,8 @@ var words = map[string]kind{
 // line carries out one line of a script.
 func (e *Explorer) line(s *state, f []string) (string, error) {
 	switch strings.Join(f, " ") {
+	case "chain":
+		return "", nil
 	case "repld":
 		return e.turns(s, patience)
 	case "step":

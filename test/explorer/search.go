@@ -23,6 +23,8 @@ type Bounds struct {
 	States int
 	// Liveness also checks that every state, healed, becomes healthy.
 	Liveness bool
+	// Chain makes the third server a slave of the second.
+	Chain bool
 }
 
 // Guards change what Decide sees or says, to prove that a rule is needed.
@@ -84,6 +86,7 @@ func (e *Explorer) start() (*state, error) {
 			Name: name(x), Address: address(x), Identity: topology.Identity{ServerID: uint32(x + 1), UID: name(x)},
 			Role: topology.RoleSlave, Promotion: topology.PromotionNeutral}})
 	}
+	cmds = append(cmds, e.chained()...)
 	cmds = append(cmds,
 		topology.FoundEra{Cluster: clusterName, Master: name(0), Era: gtid.Era{Epoch: 1, Server: 1, First: 1}, At: tOpenedAt},
 		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt},
@@ -105,6 +108,10 @@ func (e *Explorer) start() (*state, error) {
 			srv.life, srv.ro = down, true
 		}
 	}
+	if e.Bounds.Chain {
+		srv := &s.w.s[2]
+		srv.src, srv.acker, srv.acking = 2, false, false
+	}
 	for x := range e.Servers { // repld's own first transaction is everywhere
 		s.w.s[x].log.add(1)
 	}
@@ -114,6 +121,14 @@ func (e *Explorer) start() (*state, error) {
 	e.observe(s)
 	e.forget(s)
 	return s, nil
+}
+
+// chained records that the third server is meant to replicate from the second.
+func (e *Explorer) chained() []topology.Command {
+	if !e.Bounds.Chain {
+		return nil
+	}
+	return []topology.Command{topology.SetSource{Cluster: clusterName, Server: name(2), Source: name(1)}}
 }
 
 type node struct {

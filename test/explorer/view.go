@@ -23,6 +23,7 @@ const (
 type snapshot struct {
 	ro, young, gtid, ioErr, sqlErr, gotShown, files, drained bool
 	acker, acking, armed, on, fetchOn, hears                 bool
+	mute                                                     bool // commits wait, and no connected acker can answer
 	io, sql                                                  thread
 	src, fetch, clients, waits                               uint8
 	pos, got                                                 point
@@ -58,6 +59,7 @@ type repld struct {
 	// ack_timeout since the master restarted.
 	silentLong, openExpired, noAckerLong, repointLong, youngLong bool
 	armedSeen, announced                                         bool
+	hook                                                         hookState
 }
 
 func name(x int) string         { return fmt.Sprintf("db%d", x+1) }
@@ -122,10 +124,13 @@ func (e *Explorer) input(r *repld) failover.Input {
 	if r.announced {
 		effects[""] = failover.Effect{Running: failover.KindAnnounce}
 	}
+	if fx, ok := r.hook.effect(); ok {
+		effects[fenceKey] = fx
+	}
 	if !r.silentLong {
 		v.Stream = health.StreamView{Server: c.Master, Connected: true, LastEvent: now.Add(-500 * time.Millisecond)}
 	}
-	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Order: e.Order}
+	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Events: failover.EventsSeen{Server: c.Master, At: now}, Order: e.Order}
 	in.Verdict = health.Detect(v, health.DetectPolicy{HangTimeout: e.Policy.HangTimeout})
 	return in
 }
@@ -196,6 +201,17 @@ func (e *Explorer) derived(r *repld, sv *health.ServerView, m *memory) {
 	if m.ok.clients > 0 {
 		sv.NoAckerSince = time.Time{}
 	}
+	if m.ok.mute && r.noAckerLong {
+		sv.WaitingSince = now.Add(-time.Hour)
+	}
+	// Relays that run have been steady, those that do not have had their grace.
+	sv.RunningAt = now.Add(-time.Hour)
+	if st := sv.Last.Slave; st != nil && st.IO == health.ThreadYes && st.SQL == health.ThreadYes {
+		sv.RunningSince, sv.RunningAt = sv.RunningAt, sv.Last.At
+	}
+	if e.Bounds.Chain {
+		sv.LagApplied = new(time.Duration)
+	}
 	sv.Advanced = now.Add(-time.Hour)
 	if m.ok.hears {
 		sv.Advanced = sv.Last.At
@@ -214,7 +230,7 @@ func (m *memory) observation(r *repld, x int, isMaster bool) health.Observation 
 	out := health.Observation{
 		Server: name(x), Reach: health.ReachOK, ReadOnly: o.ro, Started: tStarted, LogBin: true, LogSlaveUpdates: true, SkipSlaveStart: true,
 		SlavePos: gtid.At(o.pos.gtid()), BinlogPos: gtid.At(o.log.last().gtid()), BinlogState: o.log.state(),
-		SemiSync: health.SemiSync{MasterEnabled: o.armed, MasterOn: o.on, Clients: int(o.clients), Waiting: int(o.waits),
+		SemiSync: health.SemiSync{MasterEnabled: o.armed, Timeout: policy.ServerTimeout, MasterOn: o.on, Clients: int(o.clients), Waiting: int(o.waits),
 			AfterSync: true, SlaveEnabled: o.acker, SlaveOn: o.acking},
 	}
 	if o.young {

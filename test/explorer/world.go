@@ -136,6 +136,21 @@ func (w *world) clients(m int) (n uint8) {
 	return n
 }
 
+// mute tells whether commits wait on a server for connected ackers of which none
+// can answer.
+func (w *world) mute(m int) bool {
+	if w.s[m].waits == 0 || w.clients(m) == 0 {
+		return false
+	}
+	for i := range w.s {
+		s := &w.s[i]
+		if s.src == uint8(m+1) && s.io == yes && s.acking && s.life == up && w.linked(i, m) {
+			return false
+		}
+	}
+	return true
+}
+
 // write is a client's commit.
 func (w *world) write(m int) bool {
 	s := &w.s[m]

@@ -2,10 +2,13 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/repld/repld/test/mariadb"
 )
@@ -35,8 +38,32 @@ const answerTimeout = 500 * time.Millisecond
 
 // Writable is a Locate function that asks all servers at once and takes the
 // first that is not read-only. It needs no help from repld and so cannot share
-// its errors.
+// its errors. It sees through every network, for it asks by the servers' sockets.
 func Writable(servers ...*mariadb.Server) func(context.Context) (string, error) {
+	return writable(servers, func(ctx context.Context, s *mariadb.Server) (string, error) {
+		return s.Value(ctx, "SELECT @@global.read_only")
+	})
+}
+
+// WritableFrom is as Writable for clients that reach the servers by dial, with
+// the account that [Install] makes.
+func WritableFrom(dial Dialer, servers ...*mariadb.Server) func(context.Context) (string, error) {
+	return writable(servers, func(ctx context.Context, s *mariadb.Server) (string, error) {
+		connector, err := mysql.NewConnector(login(User, Password, s.Addr(), dial))
+		if err != nil {
+			return "", err
+		}
+		db := sql.OpenDB(connector)
+		defer db.Close()
+		var v string
+		if err := db.QueryRowContext(ctx, "SELECT @@global.read_only").Scan(&v); err != nil {
+			return "", fmt.Errorf("server %s: %w", s.Name, err)
+		}
+		return v, nil
+	})
+}
+
+func writable(servers []*mariadb.Server, ask func(context.Context, *mariadb.Server) (string, error)) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		var wg sync.WaitGroup
@@ -46,7 +73,7 @@ func Writable(servers ...*mariadb.Server) func(context.Context) (string, error) 
 		found := make(chan string, len(servers))
 		for _, s := range servers {
 			wg.Go(func() {
-				v, err := s.Value(ctx, "SELECT @@global.read_only")
+				v, err := ask(ctx, s)
 				switch {
 				case err != nil:
 					answers <- err

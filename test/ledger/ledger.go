@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,9 @@ type Options struct {
 	// Locate gives the address of the server that takes writes now. It is asked
 	// at first and after each error, by one writer at a time.
 	Locate func(ctx context.Context) (addr string, err error)
+	// Sides are the places where the writers are, shared out among them in turn;
+	// default one with Locate that dials from where this process is.
+	Sides []Side
 	// Timeout bounds each call, default 5 s; a commit that takes longer has an
 	// unknown outcome.
 	Timeout time.Duration
@@ -35,6 +39,17 @@ type Options struct {
 	// Payload is the number of bytes of each row's payload; default 100.
 	Payload int
 }
+
+// Side is a place from which writers reach the servers, or some of them.
+type Side struct {
+	// Locate is as that of [Options].
+	Locate func(ctx context.Context) (addr string, err error)
+	// Dial connects from there; nil means from where this process is.
+	Dial Dialer
+}
+
+// Dialer makes a connection, as that of a net.Dialer does.
+type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Ack is a commit that a server acknowledged.
 type Ack struct {
@@ -53,7 +68,7 @@ type Ledger struct {
 	firstID int64 // rows up to it were there before the start
 	stop    chan struct{}
 	wg      sync.WaitGroup
-	locate  sync.Mutex
+	locate  []sync.Mutex // one for each side
 
 	mu      sync.Mutex
 	begun   time.Time
@@ -68,7 +83,10 @@ type Ledger struct {
 // if the account could write to a read-only server, because then it could not
 // tell a fenced server from an open one. Stop it.
 func Start(ctx context.Context, opts Options) (*Ledger, error) {
-	if opts.Locate == nil {
+	if opts.Locate != nil {
+		opts.Sides = append([]Side{{Locate: opts.Locate}}, opts.Sides...)
+	}
+	if len(opts.Sides) == 0 || slices.ContainsFunc(opts.Sides, func(s Side) bool { return s.Locate == nil }) {
 		return nil, errors.New("ledger: no Locate")
 	}
 	opts.Writers = cmp.Or(opts.Writers, 4)
@@ -77,7 +95,7 @@ func Start(ctx context.Context, opts Options) (*Ledger, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, 5*time.Second)
 	opts.RetryPause = cmp.Or(opts.RetryPause, 5*time.Millisecond)
 	opts.Payload = cmp.Or(opts.Payload, 100)
-	l := &Ledger{opts: opts, stop: make(chan struct{}), unknown: map[int64]error{}}
+	l := &Ledger{opts: opts, stop: make(chan struct{}), unknown: map[int64]error{}, locate: make([]sync.Mutex, len(opts.Sides))}
 	if err := l.begin(ctx); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -168,13 +186,14 @@ func (l *Ledger) FirstAckAfter(t time.Time, but uint32) (Ack, bool) {
 }
 
 // LateAcks are the commits that the server with this server_id acknowledged
-// after t: there must be none after another server was opened. The time is that
-// at which the OK was received, because a commit may have been sent long before
-// to a server that was frozen.
+// after t although they were sent after t, too: there must be none after another
+// server was opened. (A commit that was sent before may be answered late and
+// rightly, by a server that was frozen with a slave's acknowledgement unread. If it
+// is answered wrongly, its row is lost, and found so.)
 func (l *Ledger) LateAcks(serverID uint32, t time.Time) []Ack {
 	var late []Ack
 	for _, a := range l.Acks() {
-		if a.ServerID == serverID && a.After.After(t) {
+		if a.ServerID == serverID && a.Before.After(t) {
 			late = append(late, a)
 		}
 	}
@@ -219,6 +238,19 @@ func (l *Ledger) failed(id int64, err error, sure bool) {
 		return
 	}
 	l.unknown[id] = err
+}
+
+// Unexpected gives an error of a commit that was neither acknowledged nor
+// refused, if it is none of those that ok accepts; nil if there is none.
+func (l *Ledger) Unexpected(ok func(error) bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, err := range l.unknown {
+		if !ok(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *Ledger) trouble(err error) {

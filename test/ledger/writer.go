@@ -83,18 +83,16 @@ func (w *writer) connect() error {
 	l := w.ledger
 	ctx, cancel := context.WithTimeout(w.ctx, l.opts.Timeout)
 	defer cancel()
-	l.locate.Lock()
-	addr, err := l.opts.Locate(ctx)
-	l.locate.Unlock()
+	at := w.number % len(l.opts.Sides)
+	side := l.opts.Sides[at]
+	l.locate[at].Lock()
+	addr, err := side.Locate(ctx)
+	l.locate[at].Unlock()
 	if err != nil {
 		return fmt.Errorf("locate the master: %w", err)
 	}
-	cfg := mysql.NewConfig()
-	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = l.opts.User, l.opts.Password, "tcp", addr
+	cfg := login(l.opts.User, l.opts.Password, addr, side.Dial)
 	cfg.Timeout, cfg.TLS = l.opts.Timeout, l.opts.TLS
-	// One packet a row, not a prepared statement with its second round trip.
-	cfg.InterpolateParams = true
-	cfg.Logger = &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return err
@@ -109,6 +107,17 @@ func (w *writer) connect() error {
 		return fmt.Errorf("%s: read server_id: %w", addr, err)
 	}
 	return nil
+}
+
+// login is how an account reaches a server.
+func login(user, password, addr string, dial Dialer) *mysql.Config {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, password, "tcp", addr
+	cfg.DialFunc = dial
+	// One packet a row, not a prepared statement with its second round trip.
+	cfg.InterpolateParams = true
+	cfg.Logger = &mysql.NopLogger{}
+	return cfg
 }
 
 func (w *writer) disconnect() {

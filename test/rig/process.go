@@ -48,7 +48,8 @@ func (r *Rig) StartRepld(ctx context.Context) error {
 		return fmt.Errorf("rig: %w", err)
 	}
 	defer log.Close()
-	d := &Daemon{cmd: exec.Command(filepath.Join(r.bin, "repld"), "--config", r.Config), done: make(chan struct{})}
+	argv := append(slices.Clone(r.prefix), filepath.Join(r.bin, "repld"), "--config", r.Config)
+	d := &Daemon{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	d.cmd.Env = environment()
 	d.cmd.Stdout, d.cmd.Stderr = log, log
 	// Nothing may be left behind by a test that is killed.

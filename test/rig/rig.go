@@ -1,17 +1,20 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/test/mariadb"
+	"github.com/repld/repld/test/netns"
 )
 
 // Options say what a rig consists of.
@@ -22,10 +25,18 @@ type Options struct {
 	Dir string
 	// Servers is the number of plain servers to start: db1, db2, …
 	Servers int
-	// Config are further lines for each server's my.cnf.
-	Config []string
+	// Config are further lines for each server's my.cnf, ServerConfig for the one
+	// of that name.
+	Config       []string
+	ServerConfig map[string][]string
+	// DataDir is repld's; default a folder of the rig's.
+	DataDir string
 	// Repld are further lines of repld.yaml.
 	Repld []string
+	// Network, if not nil, is where they run: each server in the node of its name,
+	// repld in the node "repld". It must outlive the rig. Nil means all of them on
+	// the loopback.
+	Network *netns.Network
 }
 
 // Rig is one repld and its servers.
@@ -37,6 +48,8 @@ type Rig struct {
 	// Dir holds repld's files: Config, DataDir, Socket and Log.
 	Dir, Config, DataDir, Socket, Log string
 	bin                               string
+	// prefix begins repld's command line.
+	prefix []string
 }
 
 // New starts the servers and writes repld's configuration; it does not start
@@ -58,7 +71,7 @@ func (r *Rig) prepare(ctx context.Context, o Options) error {
 		return fmt.Errorf("rig: %w", err)
 	}
 	r.Config = filepath.Join(r.Dir, "repld.yaml")
-	r.DataDir = filepath.Join(r.Dir, "data")
+	r.DataDir = cmp.Or(o.DataDir, filepath.Join(r.Dir, "data"))
 	r.Socket = filepath.Join(r.Dir, "repld.sock")
 	r.Log = filepath.Join(r.Dir, "repld.log")
 	lines := append([]string{"data_dir: " + r.DataDir, "listen: " + r.Endpoint()}, o.Repld...)
@@ -67,7 +80,23 @@ func (r *Rig) prepare(ctx context.Context, o Options) error {
 	}
 	opts := make([]mariadb.Options, o.Servers)
 	for i := range opts {
-		opts[i] = mariadb.Options{Name: fmt.Sprintf("db%d", i+1), Config: o.Config}
+		name := fmt.Sprintf("db%d", i+1)
+		opts[i] = mariadb.Options{Name: name, Config: slices.Concat(o.Config, o.ServerConfig[name])}
+		if o.Network == nil {
+			continue
+		}
+		node := o.Network.Node(opts[i].Name)
+		if node == nil {
+			return fmt.Errorf("rig: the network has no node %s", opts[i].Name)
+		}
+		opts[i].Bind, opts[i].Host, opts[i].Prefix = node.IP, node.IP, node.Prefix()
+	}
+	if o.Network != nil {
+		node := o.Network.Node("repld")
+		if node == nil {
+			return errors.New("rig: the network has no node repld")
+		}
+		r.prefix = node.Prefix()
 	}
 	var err error
 	r.Servers, err = r.Kit.StartAll(ctx, opts...)

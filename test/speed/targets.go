@@ -12,8 +12,11 @@ const (
 	OpenP99         = 600 * time.Millisecond
 	FirstAckMedian  = 400 * time.Millisecond
 	FollowingMedian = 400 * time.Millisecond
-	IdleRSS         = 25 << 20
-	IdleCPU         = 0.005
+	// Of a switchover, from the closing of the old master.
+	PlannedOpenMedian = 50 * time.Millisecond
+	PlannedAckMedian  = 100 * time.Millisecond
+	IdleRSS           = 25 << 20
+	IdleCPU           = 0.005
 
 	Slack = 5
 )
