@@ -51,6 +51,11 @@ func Explain(in Input, name string) Explanation {
 		}
 		e.Rules = append(e.Rules, Rule{Code: r.code, Holds: holds, Measured: r.measured(d, m), Needs: r.needs, Text: text})
 	}
+	if m.chained {
+		e.Rules = append(e.Rules, Rule{Code: "chained", Holds: true, Measured: "it replicates from " + m.s.Source,
+			Needs: "no slave of the master itself has, or can quickly be brought, as much", Text: "it is promoted only if " +
+				"no slave of the master itself has, or can quickly be brought, as much; and it is no acker"})
+	}
 	return e
 }
 
