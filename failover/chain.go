@@ -228,6 +228,16 @@ func (d *decider) stands(name string) bool {
 	return st == nil || st.IO == health.ThreadNo
 }
 
+// feeds tells whether a member is seen reading from a slave.
+func (d *decider) feeds(name string) bool {
+	for n, sv := range d.v.Servers {
+		if n != name && name != d.c.Master && sv.Reachable() && sv.Last.Slave != nil && sv.Last.Slave.IO == health.ThreadYes && d.sourceOf(sv.Last.Slave) == name {
+			return true
+		}
+	}
+	return false
+}
+
 // chainProblems says where a slave does not read from the server that it is
 // meant to read from, and where that one passes nothing on.
 func (d *decider) chainProblems(m *member) []Problem {

@@ -193,6 +193,12 @@ func TestAChainedSlaveIsNoAcker(t *testing.T) {
 	if r := Assess(in).Servers["db3"]; !r.Promotable || r.State != "streaming" {
 		t.Errorf("%+v", r)
 	}
+	for name, want := range map[string]bool{"db3": true, "db2": false} {
+		e := Explain(in, name)
+		if told := slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Code == "chained" }); told != want || !e.Promotable {
+			t.Errorf("%s is explained as %+v", name, e)
+		}
+	}
 	seen(in, "db3", func(_ *health.ServerView, o *health.Observation, _ *health.SlaveStatus) { o.SemiSync.SlaveOn = true })
 	if a := Decide(in); a.Kind != KindAttach || a.Attach["db3"].Acker {
 		t.Errorf("it still acknowledges: %+v", a)

@@ -23,10 +23,10 @@ const (
 
 // better orders holders and, among servers that are wanted alike, candidates:
 // most received first, then those that follow the master themselves (what is
-// chained has the others' position only if they are gone), then the user's preference, then the older version, for a
-// master must not be newer than its slaves. Between equals, who has applied all of
-// it, or was detached already, and at last the name, so that the same view gives
-// the same choice.
+// chained has the others' position only if they are gone), then the user's
+// preference, then the older version, for a master must not be newer than its
+// slaves. Between equals, who has applied all of it, or was detached already, and
+// at last the name, so that the same view gives the same choice.
 func better(a, b *member) int {
 	return cmp.Or(
 		cmp.Compare(b.received.Seq, a.received.Seq),
@@ -127,7 +127,7 @@ func (d *decider) surplus(m, than *member) uint64 {
 	if than != nil {
 		has = than.received
 	}
-	if m.received.Seq <= has.Seq {
+	if m == nil || m.received.Seq <= has.Seq {
 		return 0
 	}
 	return m.received.Seq - has.Seq
@@ -135,8 +135,9 @@ func (d *decider) surplus(m, than *member) uint64 {
 
 // givenUp tells whether the surplus of a member that withholds it may be left
 // behind: nobody was told OK for it, since commits waited for ackers and it is
-// none, nor has it what it received from one; or a person has said that so many transactions may be lost. Without
-// anybody who could be promoted instead, nothing is given up.
+// none, nor has it what it received from one; or a person has said that so many
+// transactions may be lost. Without anybody who could be promoted instead, nothing
+// is given up.
 func (d *decider) givenUp(in *topology.Intent, m, live *member) bool {
 	if live == nil {
 		return false

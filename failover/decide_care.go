@@ -262,6 +262,9 @@ func (d *decider) follow(m *member) Follow {
 func (d *decider) rejoin() (Action, bool) {
 	for _, name := range d.c.Names() {
 		s, sv := d.c.Servers[name], d.v.Servers[name]
+		if d.feeds(name) {
+			continue // those below it leave first
+		}
 		if s.Reseeding && name != d.c.Master && sv.Reachable() && d.ready(name, KindRejoin) {
 			return Action{Kind: KindRejoin, Servers: []string{name}, Why: []string{"it is to be made a copy of the master"}}, true
 		}

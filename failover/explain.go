@@ -51,6 +51,11 @@ func Explain(in Input, name string) Explanation {
 		const needs = "a server that a person has stopped is promoted only if nobody else has as much; a failover lets it apply what it received"
 		e.Rules = append(e.Rules, asRule("held", needs, m.heldText(), ""))
 	}
+	if m.chained {
+		e.Rules = append(e.Rules, Rule{Code: "chained", Holds: true, Measured: "it replicates from " + m.s.Source,
+			Needs: "no slave of the master itself has, or can quickly be brought, as much", Text: "it is promoted only if " +
+				"no slave of the master itself has, or can quickly be brought, as much; and it is no acker"})
+	}
 	return e
 }
 

@@ -28,8 +28,8 @@ func (ch *changer) repointed(ctx context.Context, cluster, name, source string, 
 }
 
 // repoint records from whom members are meant to replicate, and waits until they
-// do: the loop stops and attaches them. One that cannot be reached follows when it
-// is back.
+// do: the loop stops and attaches them. One that cannot be reached, or that a
+// person has stopped, follows when it is back.
 func (ch *changer) repoint(ctx context.Context, cluster, source string, p api.Progress, names ...string) error {
 	in, report, ok := ch.guards.Report(cluster)
 	if !ok {
@@ -54,6 +54,10 @@ func (ch *changer) repoint(ctx context.Context, cluster, source string, p api.Pr
 	for _, name := range names {
 		if !in.View.Servers[name].Reachable() { // also if it is nil
 			p(api.Event{Step: "repoint", Server: name, Status: "warning", Text: "it cannot be reached: it replicates from " + source + " once it is back"})
+			continue
+		}
+		if s := in.View.Cluster.Servers[name]; s != nil && (s.Held != "" || s.Maintenance) {
+			p(api.Event{Step: "repoint", Server: name, Status: "warning", Text: "a person has stopped it or works on it: it replicates from " + source + " after that"})
 			continue
 		}
 		if err := ch.awaitSource(ctx, cluster, name, source); err != nil {
@@ -102,4 +106,15 @@ func readsFrom(v *health.View, name string) string {
 		return ""
 	}
 	return v.Cluster.At(sv.Last.Slave.SourceHost, sv.Last.Slave.SourcePort)
+}
+
+// chainFault says why a chained slave cannot read from where it is meant to; "" if
+// it can, or is none.
+func chainFault(r failover.ServerReport) string {
+	for _, p := range r.Problems {
+		if p.Code == "source_unusable" {
+			return p.Text
+		}
+	}
+	return ""
 }

@@ -45,6 +45,9 @@ func (ch *changer) Rejoin(ctx context.Context, cluster string, r api.RejoinReque
 		return &api.Result{Text: r.Name + " follows " + c.Master + " already: nothing to do"}, nil
 	case len(s.Diverged) == 0 && state == "stopped":
 		return ch.startAgain(ctx, cluster, r)
+	case state == "broken" && sv.Last.Slave.SQLErrno == 0 && chainFault(report.Servers[r.Name]) != "":
+		return nil, &fault.Error{Kind: fault.Refused, Code: "source_unusable", What: "the server itself is in order, what it replicates from is not", Server: r.Name,
+			Cause: chainFault(report.Servers[r.Name]), State: "nothing was changed", Do: "put that one right; or: replctl init slave " + r.Name + " without --source"}
 	case state == "diverged" && !r.DiscardErrant:
 		return nil, notDiscarded(c, r.Name, problemTexts(report.Servers[r.Name].Problems), "what it alone has is saved first")
 	}

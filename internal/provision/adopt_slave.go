@@ -61,7 +61,7 @@ func judgeFollower(r Request, f Facts, c Context, master Facts) []Check {
 	add("errant", judgeErrant(f, master))
 	add("slave_version", judgeVersions(f, master))
 	if n := len(f.DumpThreads); n > 0 {
-		add("chain", refuse("point its slaves to the master first", "%d servers replicate from it: chains are not taken over", n))
+		add("chain", refuse("point its slaves to the master first, adopt, and chain them again by replctl init slave NAME --source "+r.Name, "%d servers replicate from it: chains are not taken over as they are", n))
 	}
 	return out
 }

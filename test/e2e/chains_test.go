@@ -233,6 +233,48 @@ func TestRelayKilledUnderLoadThenRelayAndMaster(t *testing.T) {
 	settle(t, r, l, ledger.OldMaster{ServerID: 1, Opened: ack.After})
 }
 
+// A relay whose SQL thread fails passes nothing on: those below it leave it, also
+// before it is seeded anew, and come back.
+func TestABrokenRelayIsSeededAnew(t *testing.T) {
+	r := startChain(t, rig.Options{Servers: 4})
+	l := write(t, r)
+	db1, db2, db3 := r.Server("db1"), r.Server("db2"), r.Server("db3")
+	db1.MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)")
+	for _, s := range []*mariadb.Server{db2, db3} {
+		mariadb.Eventually(t, patience, func() error { _, err := s.Value(t.Context(), "SELECT COUNT(*) FROM app.t"); return err })
+	}
+	db2.MustExec(t, "SET sql_log_bin=0", "INSERT INTO app.t VALUES (1)", "SET sql_log_bin=1")
+	db1.MustExec(t, "INSERT INTO app.t VALUES (1)")
+	if _, err := r.WaitStatus(within(t), "the chain shown as broken", func(st *api.Status) bool {
+		s := serverStatus(st, "db3")
+		return s.State == "broken" && (s.LagMS == nil || *s.LagMS > 0) && problemCodes(s.Problems) == "source_unusable"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, r, "db3", "db1")
+	if err := r.Ctl(within(t), "rejoin", "db2", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, r, "db3", "db2")
+	settle(t, r, l)
+	follows(t, db3, db2, false)
+}
+
+// A relay that freezes is left, although the IO thread below it looks connected.
+func TestAFrozenRelayIsLeft(t *testing.T) {
+	r := startChain(t, rig.Options{Servers: 4})
+	l := write(t, r)
+	if err := r.Server("db2").Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, r, "db3", "db1")
+	if err := r.Server("db2").Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	reads(t, r, "db3", "db2")
+	settle(t, r, l)
+}
+
 // With the relay as the only acker, nobody but it can say what was acknowledged.
 func TestMasterAndTheOnlyAckerKilledTogether(t *testing.T) {
 	for _, accept := range []bool{false, true} {

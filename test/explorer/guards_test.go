@@ -1,6 +1,7 @@
 package explorer
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +128,15 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			lie(&in, func(_ string, sv *health.ServerView) { sv.Last.Sent, sv.Last.At = in.View.Now, in.View.Now })
 			return failover.Decide(in)
 		}}, "5:"},
+		{"a start owed before a running slave is pointed elsewhere", Bounds{Faults: 1, Crashes: 1, Without: only(evCrash), Liveness: true, Chain: true}, Guards{Action: func(_ failover.Input, a failover.Action) failover.Action {
+			a.Journal = slices.DeleteFunc(slices.Clone(a.Journal), func(c topology.Command) bool { _, owes := c.(topology.OweStart); return owes })
+			return a
+		}}, "10:"},
+		{"armed once more before it is called armed", Bounds{Writes: 1, Faults: 2, Crashes: 1, Without: only(evFreeze) | 1<<evRepldCrash | 1<<evHalf, Chain: true}, Guards{Input: func(in *failover.Input) {
+			if e := in.Effects[in.View.Cluster.Master]; e.Running == "" {
+				in.Effects[in.View.Cluster.Master] = failover.Effect{Last: failover.KindArm, At: e.At}
+			}
+		}}, "1:"},
 		{"the floor", Bounds{Writes: 1, Faults: 3, Without: only(evCrash)}, Guards{Input: func(in *failover.Input) {
 			lieOfCluster(in, func(c *topology.Cluster) { c.Floor = gtid.GTID{} })
 		}}, ""},

@@ -186,13 +186,14 @@ func (l *Ledger) FirstAckAfter(t time.Time, but uint32) (Ack, bool) {
 }
 
 // LateAcks are the commits that the server with this server_id acknowledged
-// after t: there must be none after another server was opened. The time is that
-// at which the OK was received, because a commit may have been sent long before
-// to a server that was frozen.
+// after t although they were sent after t, too: there must be none after another
+// server was opened. (A commit that was sent before may be answered late and
+// rightly, by a server that was frozen with a slave's acknowledgement unread. If it
+// is answered wrongly, its row is lost, and found so.)
 func (l *Ledger) LateAcks(serverID uint32, t time.Time) []Ack {
 	var late []Ack
 	for _, a := range l.Acks() {
-		if a.ServerID == serverID && a.After.After(t) {
+		if a.ServerID == serverID && a.Before.After(t) {
 			late = append(late, a)
 		}
 	}
