@@ -43,6 +43,9 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 		if !b.Armed {
 			add("its commits were not known to wait for an acker when it broke")
 		}
+		if b.GivenUp {
+			add("a person let transactions be lost at its failover, and these may be among them")
+		}
 		if len(b.Unseen) > 0 {
 			add("%s could not be asked during the failover and may have acknowledged", strings.Join(b.Unseen, ", "))
 		}
@@ -75,7 +78,7 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 // says enough.
 func (d *decider) awaited(name string) []string {
 	b := d.c.Loss(name)
-	if b == nil || !b.Armed || !d.p.UndoUnacknowledged || len(b.Forgotten) > 0 {
+	if b == nil || !b.Armed || b.GivenUp || !d.p.UndoUnacknowledged || len(b.Forgotten) > 0 {
 		return nil
 	}
 	var out []string

@@ -27,6 +27,7 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 		"is no master whose loss":            func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses = c.Losses[:1] },
 		"not known to wait for an acker":     func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Armed = false },
 		"db3 could not be asked":             func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Unseen = []string{"db3"} },
+		"a person let transactions be lost":  func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].GivenUp = true },
 		"db4 may have acknowledged, and":     func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Forgotten = []string{"db4"} },
 		"1 of them were not written before":  func(_ *topology.Cluster, t *Tail, _ *bool) { t.BeforeRestart = 1 },
 		"0-3-105 was not written by it":      func(_ *topology.Cluster, t *Tail, _ *bool) { t.Extra = []gtid.GTID{extra[0], {Server: 3, Seq: 105}} },

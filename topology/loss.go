@@ -38,6 +38,9 @@ type Break struct {
 	// without an answer.
 	Contacted bool `json:"contacted,omitempty"`
 	Quiet     bool `json:"quiet,omitempty"`
+	// GivenUp is true if a person let transactions be lost that may have been
+	// acknowledged.
+	GivenUp bool `json:"given_up,omitempty"`
 	// Unseen lists servers that could hold more and were not reachable during
 	// the failover; a server leaves the list when it has been examined.
 	Unseen []string `json:"unseen,omitempty"`

@@ -55,6 +55,13 @@ func TestEachLossHasItsOwnEvidence(t *testing.T) {
 			t.Errorf("%s: %+v", name, b)
 		}
 	}
+	if one.GivenUp {
+		t.Error("nobody gave anything up")
+	}
+	given := after(t, running(t, IntentFailover), AcceptLoss{"main", "7", 3}, opening("db2", 5, true), RecordOpened{Cluster: "main", Intent: "7"})
+	if !given.Clusters["main"].Loss("db1").GivenUp {
+		t.Error("what a person gave up is not remembered")
+	}
 	if c.Servers["db3"].Followed != 3 || c.Servers["db2"].Followed != 2 || c.Servers["db1"].Followed != 1 {
 		t.Errorf("who followed what: %+v", c.Servers)
 	}

@@ -176,7 +176,7 @@ func (ch *changer) Maintenance(ctx context.Context, cluster string, r api.Mainte
 	if err != nil {
 		return nil, err
 	}
-	if s.Maintenance == r.On {
+	if s.Maintenance == r.On && s.Retired == r.On {
 		return &api.Result{Plan: planIf(r.DryRun), Text: fmt.Sprintf("maintenance of %s is %s already: nothing to do", r.Name, onOff(r.On))}, nil
 	}
 	plan := &api.Plan{Steps: []api.PlanStep{{Server: r.Name, Text: "treat it as any other slave again"}}}
@@ -235,7 +235,7 @@ func (ch *changer) retire(ctx context.Context, g *guard, name string) error {
 		return others == 0 // the person was asked, or nothing was acknowledged
 	})
 	if err == nil {
-		return nil
+		return ch.store.Apply(topology.MarkRetired{Cluster: g.loop.Cluster(), Server: name})
 	}
 	back := ch.store.Apply(topology.SetMaintenance{Cluster: g.loop.Cluster(), Server: name})
 	f := &fault.Error{Kind: fault.Failed, Code: "not_retired", What: name + " could not be taken out of service", Server: name,

@@ -58,7 +58,7 @@ func judgeFollower(r Request, f Facts, c Context, master Facts) []Check {
 	add("follows", judgeFollows(f, c, master))
 	add("slave_server_id", judgeOtherID(f, master))
 	add("filters", judgeFilters(f))
-	add("errant", judgeErrant(f, master))
+	add("errant", judgeErrant(f, c, master))
 	add("slave_version", judgeVersions(f, master))
 	if n := len(f.DumpThreads); n > 0 {
 		add("chain", refuse("point its slaves to the master first, adopt, and chain them again by replctl init slave NAME --source "+r.Name, "%d servers replicate from it: chains are not taken over as they are", n))
@@ -131,15 +131,27 @@ func wholeSchemas(wildDo string) []string {
 
 // judgeErrant compares what the slave's binary log holds and where it stands
 // with the master's history.
-func judgeErrant(f, master Facts) Check {
-	if extra := f.BinlogState.Beyond(master.BinlogState); len(extra) > 0 {
-		return refuse("set it up anew with replctl init slave --replace-data, or remove those transactions",
-			"its binary log holds transactions that the master never had, up to %s (its own %s, the master's %s)", gtid.StateOf(extra...), f.BinlogState, master.BinlogState)
+func judgeErrant(f Facts, c Context, master Facts) Check {
+	var doubt []gtid.GTID
+	for _, g := range beyond(c, f.BinlogState, master.BinlogState) {
+		// A master that began as a copy says in gtid_slave_pos what it is a copy of.
+		from := master.SlavePos.Of(g.Domain)
+		switch {
+		case from.Server == g.Server && from.Seq >= g.Seq:
+		case from.Seq >= g.Seq:
+			doubt = append(doubt, g)
+		default:
+			return refuse("set it up anew with replctl init slave --replace-data, or remove those transactions",
+				"its binary log holds transactions that the master never had, up to %s (its own %s, the master's %s)", g, f.BinlogState, master.BinlogState)
+		}
 	}
 	for _, d := range f.SlavePos.Domains() {
-		if g := f.SlavePos.Of(d); !master.BinlogState.Contains(g) {
+		if g := f.SlavePos.Of(d); !inHistory(c, master.BinlogState, g) && master.SlavePos.Of(d) != g {
 			return refuse("set it up anew with replctl init slave", "it stands at %s, which is not in the master's history (%s)", g, gtidState(master.BinlogState))
 		}
+	}
+	if len(doubt) > 0 {
+		return warn("compare the data, for example with CHECKSUM TABLE", "its binary log holds %s, which is older than the master's own log: whether the master, a copy of %s, has them cannot be seen", gtid.StateOf(doubt...), master.SlavePos)
 	}
 	if !f.On("log_bin") {
 		return warn("compare the data, for example with CHECKSUM TABLE", "it has no binary log: whether it has transactions of its own cannot be seen")

@@ -2,6 +2,7 @@ package provision
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/repld/repld/internal/gtid"
 )
@@ -53,14 +54,29 @@ func checkRestored(p gtid.Position, f Facts, c Context, s SlaveFacts) error {
 	switch {
 	case g.Seq > last.Last(domain).Seq:
 		return fmt.Errorf("position %s is newer than the master, which is at %s", g, last.Last(domain))
-	case !last.Contains(g):
+	case !inHistory(c, last, g):
 		return fmt.Errorf("position %s is not in the master's history (%s): the data is not from this master", g, last)
 	}
 	if err := available(p, s); err != nil {
 		return err
 	}
-	if extra := f.BinlogState.Beyond(last); len(extra) > 0 {
+	if extra := beyond(c, f.BinlogState, last); len(extra) > 0 {
 		return fmt.Errorf("its own binary log holds transactions that the master never had: %s; if they are only what restoring wrote, RESET MASTER removes them", some(extra))
 	}
 	return nil
+}
+
+// inHistory tells whether the master's data holds g: its binary log, in the given
+// state, has held it, or it lies on the cluster's lineage, behind where the master
+// stands. (A master that began as a copy never had what is older in its log.) What
+// is older than the first era no lineage proves. It is pure.
+func inHistory(c Context, master gtid.State, g gtid.GTID) bool {
+	l := c.Cluster.Lineage
+	return master.Contains(g) || len(l) > 0 && g.Seq >= l[0].First && l.Contains(master.Last(l.Domain()), g)
+}
+
+// beyond lists what a binary log in state has holds and the master's data does
+// not. It is pure.
+func beyond(c Context, has, master gtid.State) []gtid.GTID {
+	return slices.DeleteFunc(has.List(), func(g gtid.GTID) bool { return inHistory(c, master, g) })
 }
