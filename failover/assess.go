@@ -124,7 +124,7 @@ func (d *decider) assessServer(name string) ServerReport {
 	}
 	m := d.member(name)
 	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m),
-		AsHeld: d.stopped(name), Acks: d.acks(name)}
+		AsHeld: d.stopped(m), Acks: d.acks(name)}
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
 		master := d.bound()
 		if now := mv.LastOK.BinlogPos.Of(d.domain); now.Seq > master.Seq {
@@ -233,7 +233,7 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 	source := d.sourceOf(st)
 	switch {
 	case m.s.Held != "" && st.SQLErrno == 0:
-		add("held", "replctl start "+m.name, "%s", heldText(m.s.Held))
+		add("held", "replctl start "+m.name, "%s", m.heldText())
 	case st.SQLErrno != 0:
 		add("slave_sql_error", threadAdvice(m.name, "SQL_THREAD", st.IO != health.ThreadNo), "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
 	case st.IOErrno != 0:

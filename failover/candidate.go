@@ -100,17 +100,29 @@ func (m *member) cold() bool {
 	return st != nil && m.pending() && st.IO == health.ThreadNo && st.SQL == health.ThreadNo && st.SQLErrno == 0
 }
 
-// stuck tells whether the SQL thread has work and can not, or does not, do it.
+// stuck tells whether the SQL thread has work and can not, or does not, do it. One
+// that is merely stopped is none: a failover lets it apply what was received, by
+// file and position if need be, unless that has failed.
 func (m *member) stuck(now time.Time) bool {
-	st := m.sv.LastOK.Slave
-	if st == nil || !m.pending() && m.known {
+	st, e := m.sv.LastOK.Slave, m.effect
+	switch {
+	case st == nil || !m.pending() && m.known:
 		return false
-	}
-	if st.SQLErrno != 0 || (st.SQL == health.ThreadNo && m.known) {
+	case st.SQLErrno != 0:
 		return true
+	case st.SQL == health.ThreadNo && m.known:
+		return e.Last == KindDrain && e.Failed > drainTries
 	}
-	return !m.sv.Applied.IsZero() && now.Sub(m.sv.Applied) >= stuckAfter
+	moved := m.sv.Applied
+	if e.Last == KindDrain && e.Failed == 0 && e.At.After(moved) {
+		moved = e.At // it was just started
+	}
+	return !moved.IsZero() && now.Sub(moved) >= stuckAfter
 }
+
+// drainTries is how often a relay log that cannot be applied is tried before a
+// failover treats its owner as a holder that cannot give what it has.
+const drainTries = 2
 
 // errant lists what a server's binary log holds and the master's does not; nil
 // if the master was not observed after it.

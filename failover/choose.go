@@ -50,12 +50,17 @@ func (m *member) readiness() int {
 }
 
 // depth is higher for a server that is promoted only if nobody of the others
-// has, or can quickly be brought, as much.
+// has, or can quickly be brought, as much: one that a person has stopped, for it
+// is in use, and after it one that is chained.
 func (m *member) depth() int {
-	if m.chained {
-		return 1
+	depth := 0
+	if m.s.Held != "" {
+		depth = 1
 	}
-	return 0
+	if m.chained {
+		depth += 2
+	}
+	return depth
 }
 
 // promotable gives the members without a reason against them, most received

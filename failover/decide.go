@@ -253,31 +253,6 @@ func (d *decider) armedSeen() time.Time {
 	return seen
 }
 
-// beginRules are the rules for beginning a failover of a lost master.
-func (d *decider) beginRules() []Problem {
-	var ps []Problem
-	if !d.ordered() {
-		switch {
-		case d.paused():
-			ps = append(ps, Problem{Code: "paused", Text: "automatic action is paused"})
-		case !d.p.Automatic:
-			ps = append(ps, Problem{Code: "manual_mode", Text: "failover.mode is manual", Do: "replctl failover"})
-		case d.windowLeft() > 0:
-			ps = append(ps, Problem{Code: "block_window", Do: "replctl failover",
-				Text: fmt.Sprintf("the last automatic failover was %v ago, failover.block_window is %v",
-					d.now.Sub(d.c.LastFailover).Round(time.Second), d.p.BlockWindow)})
-		}
-	}
-	if d.in.Order == nil {
-		ps = append(ps, d.unfenced()...)
-	}
-	ps = append(ps, d.unproved()...)
-	if len(ps) == 0 && !d.anyCandidate() {
-		ps = append(ps, Problem{Code: "no_candidate", Text: "no reachable server could be promoted"})
-	}
-	return ps
-}
-
 // ordered tells whether a person has ordered a failover.
 func (d *decider) ordered() bool { return d.in.Order != nil && !d.in.Order.Switchover }
 

@@ -191,7 +191,7 @@ func (d *decider) learn(_ *topology.Intent, ms []*member) (Action, bool) {
 		switch {
 		case st.SQL == health.ThreadYes:
 			waits = append(waits, fmt.Sprintf("%s applies its relay log", m.name))
-		case st.SQLErrno != 0 || m.effect.Last == KindDrain && m.effect.Failed > 2:
+		case st.SQLErrno != 0 || m.effect.Last == KindDrain && m.effect.Failed > drainTries:
 			// A holder whose content cannot be known; see unreachableAckers.
 		case d.ready(m.name, KindDrain):
 			list = append(list, m.name)
@@ -257,7 +257,7 @@ func (d *decider) lossAccepted(in *topology.Intent, best *member) bool {
 // transaction. A server that was down before the master was last seen at a
 // position which the best holder contains cannot.
 func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bool {
-	if m.s.Maintenance {
+	if m.s.Retired {
 		return false // it was made no acker, and others had what it had, when that began
 	}
 	if m.s.Joining || m.s.MustFence || (m.sv.Reachable() && m.known) {

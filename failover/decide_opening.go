@@ -137,7 +137,7 @@ func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.
 func (d *decider) unseen(in *topology.Intent) []string {
 	var out []string
 	for _, m := range d.members(in.OldMaster) {
-		if m.s.Maintenance {
+		if m.s.Retired {
 			continue // it was made no acker, and others had what it had, when that began
 		}
 		if m.s.MustFence {

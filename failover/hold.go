@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/repld/repld/health"
 	"github.com/repld/repld/topology"
@@ -16,22 +17,17 @@ import (
 func (d *decider) holding(m *member, st *health.SlaveStatus, want string) (s step, why string, acts bool) {
 	switch {
 	case m.s.Maintenance:
-		if st != nil && d.streams(m.name) && m.sv.Last.SemiSync.SlaveOn && !m.pending() {
+		switch {
+		case st == nil || !m.sv.Last.SemiSync.SlaveOn:
+		case !d.streams(m.name):
+			return stepStopIO, "is in maintenance, acknowledges, and cannot be attached anew as it is", true
+		case !m.pending():
 			return stepAttach, "is in maintenance and may not acknowledge any more", true
 		}
 		return stepNone, "", true
 	case m.s.Held == topology.HeldAll:
-		switch {
-		case st == nil || m.pending():
-		case st.IO != health.ThreadNo:
-			return stepStopIO, "is to be stopped", true
-		case st.SQL == health.ThreadYes && st.UsingGTID != "No":
-			return stepStopSQL, "has applied all that it received", true
-		}
-		if st != nil && st.IO != health.ThreadNo {
-			return stepStopIO, "is to be stopped", true
-		}
-		return stepNone, "", true
+		s, why = d.stopping(m, st)
+		return s, why, true
 	case m.s.Held == topology.HeldSQL && st != nil && d.sourceOf(st) == want && st.IO != health.ThreadNo:
 		if st.SQL == health.ThreadYes && st.IO == health.ThreadYes {
 			return stepStopSQL, "is held by a person", true
@@ -39,6 +35,23 @@ func (d *decider) holding(m *member, st *health.SlaveStatus, want string) (s ste
 		return stepNone, "", true
 	}
 	return stepNone, "", false
+}
+
+// stopping stops both threads of a slave. What only waits to be applied, because
+// the SQL thread alone was stopped, is applied first: while the IO thread is up a
+// start of the SQL thread keeps the relay log. A slave that cannot apply is left
+// as it is.
+func (d *decider) stopping(m *member, st *health.SlaveStatus) (step, string) {
+	switch {
+	case st == nil || st.SQLErrno != 0 || !m.known:
+	case st.IO != health.ThreadNo && st.SQL == health.ThreadNo && m.pending():
+		return stepStartSQL, "has something to apply before it is stopped"
+	case st.IO != health.ThreadNo:
+		return stepStopIO, "is to be stopped"
+	case st.SQL == health.ThreadYes && st.UsingGTID != "No" && !m.pending():
+		return stepStopSQL, "has applied all that it received"
+	}
+	return stepNone, ""
 }
 
 // acks tells whether a server acknowledges the master's commits now. One whose
@@ -55,20 +68,27 @@ func (d *decider) acks(name string) bool {
 	return d.c.Servers[name].Held == topology.HeldSQL && st != nil && st.IO == health.ThreadYes && d.sourceOf(st) == d.c.Master
 }
 
-// stopped tells whether a slave is as a person has wanted it.
-func (d *decider) stopped(name string) bool {
-	sv, s := d.v.Servers[name], d.c.Servers[name]
-	if s == nil || !sv.Reachable() || sv.Last.Slave == nil {
+// stopped tells whether a slave is as a person has wanted it. After a failover
+// has let it apply its relay log by file and position, the SQL thread of a
+// stopped slave may run, with nothing to do.
+func (d *decider) stopped(m *member) bool {
+	st := m.sv.Last.Slave
+	switch {
+	case !m.sv.Reachable() || st == nil:
 		return false
+	case m.s.Held == topology.HeldSQL:
+		return st.SQL == health.ThreadNo
 	}
-	st := sv.Last.Slave
-	return st.SQL == health.ThreadNo && (s.Held == topology.HeldSQL || s.Held == topology.HeldAll && st.IO == health.ThreadNo)
+	return m.s.Held == topology.HeldAll && st.IO == health.ThreadNo && !m.pending() && (st.SQL == health.ThreadNo || m.drained())
 }
 
 // heldText says what a person has stopped, for status.
-func heldText(h topology.Held) string {
-	if h == topology.HeldSQL {
+func (m *member) heldText() string {
+	switch {
+	case m.s.Held == topology.HeldSQL:
 		return "a person has stopped its SQL thread by replctl stop --sql-only; it goes on receiving"
+	case m.pending():
+		return fmt.Sprintf("a person stops it by replctl stop: %d received transactions are still to be applied", m.received.Seq-m.applied.Seq)
 	}
 	return "a person has stopped it by replctl stop"
 }
@@ -79,5 +99,8 @@ func (d *decider) restarting() (Action, bool) {
 	if d.c.Intent != nil || left <= 0 || d.ordered() || !d.in.Verdict.Lost() {
 		return Action{}, false
 	}
-	return wait(left, fmt.Sprintf("%s is being restarted on order, for at most %v more", d.c.Master, left.Round(1e9))), true
+	text := fmt.Sprintf("%s is being restarted on order: it is not taken for lost for at most %v more", d.c.Master, left.Round(time.Second))
+	a := wait(left, text)
+	a.Notes = []Problem{{Code: "restarting", Server: d.c.Master, Text: text, Do: "replctl failover, if it does not come back"}}
+	return a, true
 }

@@ -176,7 +176,7 @@ func (ch *changer) Maintenance(ctx context.Context, cluster string, r api.Mainte
 	if err != nil {
 		return nil, err
 	}
-	if s.Maintenance == r.On {
+	if s.Maintenance == r.On && s.Retired == r.On {
 		return &api.Result{Plan: planIf(r.DryRun), Text: fmt.Sprintf("maintenance of %s is %s already: nothing to do", r.Name, onOff(r.On))}, nil
 	}
 	plan := &api.Plan{Steps: []api.PlanStep{{Server: r.Name, Text: "treat it as any other slave again"}}}
@@ -195,55 +195,81 @@ func (ch *changer) Maintenance(ctx context.Context, cluster string, r api.Mainte
 	if err := ch.store.Apply(topology.SetMaintenance{Cluster: cluster, Server: r.Name, On: r.On}); err != nil {
 		return nil, err
 	}
+	out := &api.Result{Changed: true, Text: fmt.Sprintf("maintenance of %s is %s", r.Name, onOff(r.On))}
 	if r.On {
-		if err := ch.retire(ctx, g, r.Name); err != nil {
+		warning, err := ch.retire(ctx, g, r.Name)
+		if err != nil {
 			return nil, err
 		}
+		if warning != "" {
+			out.Warnings = append(out.Warnings, warning)
+		}
 	}
-	return &api.Result{Changed: true, Text: fmt.Sprintf("maintenance of %s is %s", r.Name, onOff(r.On))}, nil
+	return out, nil
 }
 
 // retire waits until a server in maintenance acknowledges nothing any more and
-// is not the only one that has what it acknowledged; else it takes the
-// maintenance back.
-func (ch *changer) retire(ctx context.Context, g *guard, name string) error {
+// is not the only one that has what it acknowledged. If that does not come about
+// it takes the maintenance back; a server that cannot be reached stays in it, but
+// a failover will ask for it.
+func (ch *changer) retire(ctx context.Context, g *guard, name string) (warning string, err error) {
 	begun := time.Now()
 	var upTo uint64
-	err := await(ctx, g, "the maintenance", name, func(in failover.Input, rep failover.Report) bool {
-		v, c := in.View, in.View.Cluster
-		mv, sv := v.Servers[c.Master], v.Servers[name]
-		domain := c.Lineage.Domain()
-		if c.Servers[name] == nil || !c.Servers[name].Maintenance || rep.Servers[name].Acks || sv.Reachable() && sv.Last.SemiSync.SlaveOn {
+	err = await(ctx, g, "the maintenance", name, func(in failover.Input, rep failover.Report) bool {
+		c, mv := in.View.Cluster, in.View.Servers[in.View.Cluster.Master]
+		if !silent(in, rep, name, begun) {
 			return false
 		}
+		domain := c.Lineage.Domain()
 		if upTo == 0 {
-			if !mv.Reachable() || mv.Last.Sent.Before(begun) || sv.Reachable() && sv.Last.Sent.Before(begun) {
-				return false
-			}
 			upTo = mv.Last.BinlogPos.Of(domain).Seq
 		}
 		others := 0
-		for other, ov := range v.Servers {
-			if other == name || other == c.Master || !rep.Servers[other].Promotable || !ov.Reachable() {
+		for other, s := range c.Servers {
+			if other == name || other == c.Master || len(s.NeverPromotable()) > 0 {
 				continue
 			}
 			others++
-			if st := ov.Last.Slave; max(ov.Last.SlavePos.Of(domain).Seq, receivedSeq(st, domain)) >= upTo {
+			ov := in.View.Servers[other]
+			if rep.Servers[other].Promotable && ov.Reachable() && max(ov.Last.SlavePos.Of(domain).Seq, receivedSeq(ov.Last.Slave, domain)) >= upTo {
 				return true
 			}
 		}
-		return others == 0 // the person was asked, or nothing was acknowledged
+		return others == 0 // then nobody is promoted in its place either
 	})
 	if err == nil {
-		return nil
+		return "", ch.store.Apply(topology.MarkRetired{Cluster: g.loop.Cluster(), Server: name})
 	}
-	back := ch.store.Apply(topology.SetMaintenance{Cluster: g.loop.Cluster(), Server: name})
+	if in, _ := g.loop.Report(); !in.View.Servers[name].Reachable() {
+		return name + " cannot be reached, and may still acknowledge commits or be the only one that has some: a failover will wait for it", nil
+	}
 	f := &fault.Error{Kind: fault.Failed, Code: "not_retired", What: name + " could not be taken out of service", Server: name,
 		Cause: "no other slave has all yet that it may have acknowledged", State: "it is in service as before", Do: "replctl status", Err: err}
-	if back != nil {
+	if back := ch.store.Apply(topology.SetMaintenance{Cluster: g.loop.Cluster(), Server: name}); back != nil {
 		f.State = "it could not be put back into service: " + back.Error()
 	}
-	return f
+	return "", f
+}
+
+// silent tells whether a server in maintenance is seen, since a time, to
+// acknowledge nothing: itself, or by the master, which has no other ackers than
+// those that can be asked.
+func silent(in failover.Input, rep failover.Report, name string, since time.Time) bool {
+	v, c := in.View, in.View.Cluster
+	mv, sv, s := v.Servers[c.Master], v.Servers[name], c.Servers[name]
+	if s == nil || !s.Maintenance || !mv.Reachable() || mv.Last.Sent.Before(since) || rep.Servers[name].Acks {
+		return false
+	}
+	if sv.Reachable() {
+		return sv.Last.Sent.After(since) && !sv.Last.SemiSync.SlaveOn
+	}
+	known := 0
+	for other, ov := range v.Servers {
+		if other != c.Master && ov.Reachable() && ov.Last.SemiSync.SlaveOn {
+			known++
+		}
+	}
+	return mv.Last.SemiSync.Clients <= known
 }
 
 func receivedSeq(st *health.SlaveStatus, domain uint32) uint64 {
