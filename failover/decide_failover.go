@@ -173,7 +173,9 @@ func (m *member) revoked(in *topology.Intent) bool {
 
 // staysStopped tells whether an effect, while it runs, leaves a stopped IO
 // thread stopped, and is none that still stops it.
-func staysStopped(k Kind) bool { return k != KindAttach && k != KindRejoin && k != KindStopIO }
+func staysStopped(k Kind) bool {
+	return k != KindAttach && k != KindRejoin && k != KindStopIO && k != KindCompare
+}
 
 // learn lets slaves whose received position is unknown, because they restarted,
 // apply the relay log that they kept; and also those whose threads are both

@@ -26,6 +26,7 @@ const (
 	verbFence
 	verbAttach
 	verbRejoin
+	verbCompare
 	verbProbe
 )
 
@@ -33,7 +34,7 @@ var verbs = map[failover.Kind]verb{
 	failover.KindStopIO: verbStopIO, failover.KindDrain: verbDrain, failover.KindFetch: verbFetch,
 	failover.KindEndFetch: verbEndFetch, failover.KindDetach: verbDetach, failover.KindArm: verbArm,
 	failover.KindDisarm: verbDisarm, failover.KindOpen: verbOpen, failover.KindFence: verbFence,
-	failover.KindAttach: verbAttach, failover.KindRejoin: verbRejoin, failover.KindProbe: verbProbe,
+	failover.KindAttach: verbAttach, failover.KindRejoin: verbRejoin, failover.KindCompare: verbCompare, failover.KindProbe: verbProbe,
 }
 
 var kinds = func() (out [verbProbe + 1]failover.Kind) {
