@@ -25,6 +25,7 @@ func (c BeginIntent) apply(st *State) error {
 		return fmt.Errorf("cluster %q, intent %s: %w", c.Cluster, cl.Intent.ID, ErrIntentOpen)
 	}
 	cl.Intent = c.Intent.Clone()
+	cl.Shutting = cl.Shutting || c.Intent.Kind == IntentSwitchover
 	if c.Intent.Kind != IntentReopen {
 		// Every IO thread may be stopped from now on; each is owed a start.
 		for _, name := range cl.Names() {
@@ -126,6 +127,21 @@ func (c NoteFetch) apply(st *State) error {
 	return nil
 }
 
+// MarkOpen journals that the master is open and that nothing which repld sent
+// to shut it can take effect any more.
+type MarkOpen struct{ Cluster string }
+
+func (c MarkOpen) cluster() string  { return c.Cluster }
+func (c MarkOpen) structural() bool { return false }
+func (c MarkOpen) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	cl.Shutting = false
+	return nil
+}
+
 // RollBack journals that a switchover is given up: its old master is opened
 // again. It is refused once an opening may have taken effect elsewhere.
 type RollBack struct{ Cluster, Intent, Why string }
@@ -182,7 +198,7 @@ func (c RecordOpened) apply(st *State) error {
 	if s == nil {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
-	in.Opened, cl.OpenedAt = c.At, c.At
+	in.Opened, cl.OpenedAt, cl.Shutting = c.At, c.At, false
 	again := in.Opening.Server == cl.Master // reopened, or a switchover rolled back
 	cl.EventsDue = !cl.Events.IsZero()
 	cl.Stopped = without(cl.Stopped, s.Name)
