@@ -20,6 +20,9 @@ type Transaction struct {
 	// Written is the server's timestamp of the transaction's first event, in
 	// whole seconds: good for people, too coarse for lag.
 	Written time.Time
+	// Began is the same of the event after it, the beginning of the transaction's
+	// first statement: replication keeps it, other than Written.
+	Began time.Time
 	// File and Pos are where the transaction ends in the master's binary log,
 	// Start where it begins.
 	File       string
@@ -67,6 +70,9 @@ func (g *grouper) add(e *event, at time.Time) (Transaction, bool, error) {
 	}
 	if !g.open {
 		return Transaction{}, false, nil
+	}
+	if g.tx.Events == 1 {
+		g.tx.Began = time.Unix(int64(e.Timestamp), 0)
 	}
 	g.tx.Bytes += uint64(e.EventSize)
 	g.tx.Events++

@@ -45,6 +45,9 @@ const (
 	KindLookEvents Kind = "look_at_events"
 	// KindRejoin hands a former master with extra transactions to the rejoiner.
 	KindRejoin Kind = "rejoin"
+	// KindCompare compares a former master's last transaction, Last, with the
+	// master's of the same name.
+	KindCompare Kind = "compare"
 )
 
 // Action is the one next thing to do. The order is fixed: what Journal holds is
@@ -61,6 +64,8 @@ type Action struct {
 	// Hook and For are of KindHook.
 	Hook Hook
 	For  string
+	// Last is the transaction that KindCompare compares.
+	Last gtid.GTID
 	// Extra are the transactions that only the server of KindRejoin has.
 	Extra []gtid.GTID
 	// Ends is how the open intent ended, if Journal ends it.

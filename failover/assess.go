@@ -125,6 +125,9 @@ func (d *decider) assessServer(name string) ServerReport {
 	m := d.member(name)
 	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m),
 		AsHeld: d.stopped(m), Acks: d.acks(name)}
+	if m.pending() {
+		r.Unapplied = m.received.Seq - m.applied.Seq
+	}
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
 		master := d.bound()
 		if now := mv.LastOK.BinlogPos.Of(d.domain); now.Seq > master.Seq {
@@ -227,7 +230,7 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 func (d *decider) threadProblems(m *member, add func(code, do, format string, args ...any)) {
 	st := m.sv.Last.Slave
 	if st == nil {
-		add("not_a_slave", "", "it replicates from nobody")
+		add("not_a_slave", "replctl start "+m.name, "it replicates from nobody")
 		return
 	}
 	source := d.sourceOf(st)
@@ -243,10 +246,10 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 	case st.IO == health.ThreadConnecting:
 		add("slave_connecting", "", "its IO thread is connecting to %s", source)
 	case st.IO == health.ThreadNo:
-		add("slave_io_stopped", "replctl rejoin "+m.name, "its IO thread was stopped and reports no error")
+		add("slave_io_stopped", "replctl start "+m.name, "its IO thread was stopped and reports no error")
 	case st.SQL == health.ThreadYes: // its threads run, its relay's do not: see chainProblems
 	default:
-		add("slave_sql_stopped", "replctl rejoin "+m.name, "its SQL thread was stopped and reports no error")
+		add("slave_sql_stopped", "replctl start "+m.name, "its SQL thread was stopped and reports no error")
 	}
 }
 

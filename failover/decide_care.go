@@ -114,7 +114,7 @@ var stepKinds = []struct {
 	kind Kind
 }{
 	{stepEndFetch, KindEndFetch}, {stepStopIO, KindStopIO}, {stepStopSQL, KindStopSQL},
-	{stepAttach, KindAttach}, {stepStartSQL, KindStartSQL}, {stepDrain, KindDrain},
+	{stepCompare, KindCompare}, {stepAttach, KindAttach}, {stepStartSQL, KindStartSQL}, {stepDrain, KindDrain},
 }
 
 // followAll lets every server that should and can follow the master do so, in
@@ -152,6 +152,8 @@ func (d *decider) stepAction(kind Kind, names, why []string, follow map[string]F
 	switch kind {
 	case KindStopIO:
 		return d.stopIO(names, why)
+	case KindCompare:
+		a.Servers, a.Why, a.Last = names[:1], why[:1], d.member(names[0]).applied
 	case KindEndFetch:
 		a.Why = []string{"what was left of a failover would apply the same transactions beside the slave's own connection"}
 	case KindDrain:
@@ -178,6 +180,7 @@ const (
 	stepStopIO               // it is to receive no more from where it reads
 	stepStopSQL              // it is to apply no more: a person wants it so
 	stepStartSQL             // it is to apply again what it goes on receiving
+	stepCompare              // its last transaction is to be compared first
 )
 
 // following judges one member. Nothing is started on a server whose relay log
@@ -214,6 +217,9 @@ func (d *decider) following(m *member) (step, string) {
 	}
 	if step == stepAttach && (st == nil || st.IO == health.ThreadNo) && !d.passesOn(want, m) {
 		return stepWait, ""
+	}
+	if step == stepAttach && d.mustCompare(m) {
+		return stepCompare, fmt.Sprintf("was master and may have been restored from an older copy: is its %s the cluster's?", m.applied)
 	}
 	return step, why
 }

@@ -173,7 +173,9 @@ func (m *member) revoked(in *topology.Intent) bool {
 
 // staysStopped tells whether an effect, while it runs, leaves a stopped IO
 // thread stopped, and is none that still stops it.
-func staysStopped(k Kind) bool { return k != KindAttach && k != KindRejoin && k != KindStopIO }
+func staysStopped(k Kind) bool {
+	return k != KindAttach && k != KindRejoin && k != KindStopIO && k != KindCompare
+}
 
 // learn lets slaves whose received position is unknown, because they restarted,
 // apply the relay log that they kept; and also those whose threads are both
@@ -255,7 +257,7 @@ func (d *decider) lossAccepted(in *topology.Intent, best *member) bool {
 // transaction. A server that was down before the master was last seen at a
 // position which the best holder contains cannot.
 func (d *decider) couldHoldMore(in *topology.Intent, m *member, best *member) bool {
-	if m.s.Maintenance {
+	if m.s.Retired {
 		return false // it was made no acker, and others had what it had, when that began
 	}
 	if m.s.Joining || m.s.MustFence || (m.sv.Reachable() && m.known) {

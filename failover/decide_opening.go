@@ -137,7 +137,7 @@ func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.
 func (d *decider) unseen(in *topology.Intent) []string {
 	var out []string
 	for _, m := range d.members(in.OldMaster) {
-		if m.s.Maintenance {
+		if m.s.Retired {
 			continue // it was made no acker, and others had what it had, when that began
 		}
 		if m.s.MustFence {
@@ -146,9 +146,15 @@ func (d *decider) unseen(in *topology.Intent) []string {
 		if c := m.sv.Ceiling; !m.sv.Reachable() && !c.IsZero() && d.c.Lineage.Contains(in.Opening.Applied, c) {
 			continue // it was down before the old master wrote anything that is missing
 		}
-		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known) {
+		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known || d.leftBehind(in, m)) {
 			out = append(out, m.name)
 		}
 	}
 	return out
+}
+
+// leftBehind tells whether a member may have acknowledged what the new master
+// lacks: a person has given it up.
+func (d *decider) leftBehind(in *topology.Intent, m *member) bool {
+	return d.mayHaveAcknowledged(m) && d.own(m, m.received) && m.received.Seq > in.Opening.Applied.Seq
 }

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/repld/repld/health"
 	"github.com/repld/repld/topology"
@@ -98,5 +99,8 @@ func (d *decider) restarting() (Action, bool) {
 	if d.c.Intent != nil || left <= 0 || d.ordered() || !d.in.Verdict.Lost() {
 		return Action{}, false
 	}
-	return wait(left, fmt.Sprintf("%s is being restarted on order, for at most %v more", d.c.Master, left.Round(1e9))), true
+	text := fmt.Sprintf("%s is being restarted on order: it is not taken for lost for at most %v more", d.c.Master, left.Round(time.Second))
+	a := wait(left, text)
+	a.Notes = []Problem{{Code: "restarting", Server: d.c.Master, Text: text, Do: "replctl failover, if it does not come back"}}
+	return a, true
 }

@@ -50,6 +50,10 @@ type Observer interface {
 // copy of the master: whatever it still has was saved before.
 type Rejoiner interface {
 	Rejoin(ctx context.Context, cluster, server string, extra []gtid.GTID) error
+	// Compare looks whether g, the last transaction of a former master, is the one
+	// that the master has under this name. If not, it saves what the server wrote
+	// and journals it as diverged.
+	Compare(ctx context.Context, cluster, server string, g gtid.GTID) error
 }
 
 // LoopConfig is what a loop works with.

@@ -15,7 +15,7 @@ import (
 var limits = map[Kind]time.Duration{
 	KindStopIO: 4 * time.Second, KindStopSQL: 4 * time.Second, KindStartSQL: 4 * time.Second, KindDrain: 5 * time.Second, KindFetch: 5 * time.Second, KindEndFetch: 5 * time.Second,
 	KindDetach: 4 * time.Second, KindArm: 2 * time.Second, KindDisarm: 2 * time.Second, KindOpen: 2 * time.Second,
-	KindFence: 15 * time.Second, KindShut: 10 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour,
+	KindFence: 15 * time.Second, KindShut: 10 * time.Second, KindAttach: 10 * time.Second, KindAnnounce: time.Minute, KindRejoin: 24 * time.Hour, KindCompare: time.Hour,
 	KindEvents: time.Minute, KindLookEvents: 3 * time.Second,
 }
 
@@ -133,6 +133,9 @@ func limitOf(k Kind) time.Duration {
 func (l *Loop) effect(ctx context.Context, a Action, c *topology.Cluster, s topology.Server) error {
 	if a.Kind == KindRejoin {
 		return l.cfg.Rejoiner.Rejoin(ctx, c.Name, s.Name, a.Extra)
+	}
+	if a.Kind == KindCompare {
+		return l.cfg.Rejoiner.Compare(ctx, c.Name, s.Name, a.Last)
 	}
 	srv := l.cfg.Server(s)
 	switch a.Kind {

@@ -53,6 +53,8 @@ type ServerReport struct {
 	// AsHeld is true if it is stopped as a person has wanted it, Acks if it
 	// acknowledges the master's commits.
 	AsHeld, Acks bool
+	// Unapplied counts what it is known to have received and not applied.
+	Unapplied uint64
 	// LagTransactions is nil if unknown.
 	LagTransactions *uint64
 }

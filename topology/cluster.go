@@ -210,6 +210,10 @@ type Server struct {
 	// Maintenance is true while a person works on the server: it is left alone, is
 	// neither promoted nor an acker, and is missed by nobody.
 	Maintenance bool `json:"maintenance,omitempty"`
+	// Retired is true once, in maintenance, the server acknowledges nothing any more
+	// and another slave has all that it may have acknowledged: only then a failover
+	// may pass over it unasked.
+	Retired bool `json:"retired,omitempty"`
 	// Diverged holds the extra transactions that keep the server out; empty
 	// normally.
 	Diverged []gtid.GTID `json:"diverged,omitempty"`

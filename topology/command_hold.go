@@ -34,12 +34,21 @@ func (c SetMaintenance) cluster() string  { return c.Cluster }
 func (c SetMaintenance) structural() bool { return true }
 func (c SetMaintenance) apply(st *State) error {
 	return st.slave(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
-		s.Maintenance = c.On
+		s.Maintenance, s.Retired = c.On, false
 		cl.Stopped = without(cl.Stopped, s.Name)
 		if !c.On && s.Held == "" {
 			cl.Stopped = append(cl.Stopped, s.Name) // whatever stopped it meanwhile
 		}
 	})
+}
+
+// MarkRetired journals that a server in maintenance is missed by nobody.
+type MarkRetired struct{ Cluster, Server string }
+
+func (c MarkRetired) cluster() string  { return c.Cluster }
+func (c MarkRetired) structural() bool { return true }
+func (c MarkRetired) apply(st *State) error {
+	return st.slave(c.Cluster, c.Server, func(_ *Cluster, s *Server) { s.Retired = s.Maintenance })
 }
 
 // AwaitRestart journals that the master is about to be restarted by repld

@@ -56,7 +56,7 @@ func (c SendOpening) apply(st *State) error {
 	}
 	o := c.Opening
 	in.Opening = &o
-	if in.Kind == IntentReopen && !o.Armed && cl.Durability != Async {
+	if o.Server == cl.Master && !o.Armed && cl.Durability != Async {
 		// It may go on without an acker from now on. An acker that is out of reach
 		// may hold what was promised before.
 		cl.setDurability(DurabilityDegraded, o.Sent)
@@ -199,11 +199,15 @@ func (c RecordOpened) apply(st *State) error {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
 	in.Opened, cl.OpenedAt, cl.Shutting = c.At, c.At, false
+	again := in.Opening.Server == cl.Master // reopened, or a switchover rolled back
 	cl.EventsDue = !cl.Events.IsZero()
 	cl.Stopped = without(cl.Stopped, s.Name)
 	switch {
 	case cl.Durability == Async:
 		cl.setDurability(DurabilityOff, c.At)
+	case in.Opening.Armed && again && cl.DurabilityState != DurabilityArmed:
+		// Its commits wait again, but it may alone have what it told clients OK for
+		// before: it counts as armed once an acker has that too.
 	case in.Opening.Armed:
 		// It was seen armed, and closed, before: whatever it commits waits, though no
 		// acker has come yet.
@@ -213,8 +217,8 @@ func (c RecordOpened) apply(st *State) error {
 	default:
 		cl.setDurability(DurabilityDegraded, c.At)
 	}
-	if in.Opening.Server == cl.Master {
-		return nil // the same master goes on: reopened, or a switchover rolled back
+	if again {
+		return nil
 	}
 	era := gtid.Era{Epoch: in.Epoch, Domain: cl.Lineage.Domain(), Server: s.Identity.ServerID, First: in.Opening.Applied.Seq + 1}
 	if cl.Lineage, err = cl.Lineage.Append(era); err != nil {

@@ -33,7 +33,6 @@ var _ failover.Rejoiner = (*rejoiner)(nil)
 
 // Rejoin implements [failover.Rejoiner].
 func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []gtid.GTID) error {
-	begun := time.Now()
 	c := r.g.store.Cluster(cluster)
 	why, work := "its data was given up for a copy of the master's", r.replace
 	if !c.Servers[server].Reseeding {
@@ -42,14 +41,20 @@ func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []g
 		}
 		why, work = fmt.Sprintf("%s has transactions that %s does not have: %s", server, c.Master, joinGTIDs(extra)), r.work
 	}
+	return r.operation(c, server, why, func(op *topology.Operation) error { return work(ctx, c, server, op) })
+}
+
+// operation runs work as an operation of the history.
+func (r *rejoiner) operation(c *topology.Cluster, server, why string, work func(*topology.Operation) error) error {
+	begun := time.Now()
 	op, err := r.g.store.NewOperation(topology.Operation{
-		Cluster: cluster, Kind: topology.OpRejoin, Result: topology.ResultRunning, Server: server, Epoch: c.Epoch, StartedAt: begun,
+		Cluster: c.Name, Kind: topology.OpRejoin, Result: topology.ResultRunning, Server: server, Epoch: c.Epoch, StartedAt: begun,
 		Evidence: []string{why},
 	})
 	if err != nil {
 		return err
 	}
-	err = work(ctx, c, server, op)
+	err = work(op)
 	total := millis(time.Since(begun))
 	op.EndedAt, op.TotalMS = time.Now(), &total
 	if err != nil {
@@ -58,12 +63,23 @@ func (r *rejoiner) Rejoin(ctx context.Context, cluster, server string, extra []g
 	if saveErr := r.g.store.SaveOperation(op); saveErr != nil && err == nil {
 		err = saveErr
 	}
-	r.hooks.ended(r.g.store.Cluster(cluster), op)
+	r.hooks.ended(r.g.store.Cluster(c.Name), op)
 	return err
 }
 
 // work saves what the server alone has, then undoes it or keeps the server out.
 func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string, op *topology.Operation) error {
+	if fork := r.fork(c, server); !fork.IsZero() {
+		// Has it lost the end of its own era, and written it anew?
+		is, why, err := r.compare(ctx, c, server, fork)
+		if err != nil {
+			return err
+		}
+		if is == differs {
+			op.Evidence = append(op.Evidence, why)
+			return r.reused(ctx, c, server, fork, op)
+		}
+	}
 	var index provision.ErrantIndex
 	err := step(op, "save_extra", server, func() (err error) {
 		index, err = r.save(ctx, c, server)
@@ -103,24 +119,27 @@ func (r *rejoiner) work(ctx context.Context, c *topology.Cluster, server string,
 
 // save copies the server's own transactions into data_dir/errant.
 func (r *rejoiner) save(ctx context.Context, c *topology.Cluster, server string) (provision.ErrantIndex, error) {
-	view := r.g.monitor.View()
-	mv := view.Servers[c.Master]
-	fork := c.Floor
-	if left := c.Lineage.Common(view.Servers[server].LastOK.BinlogState, c.Servers[server].Followed); !left.IsZero() && left.Seq < fork.Seq {
-		// It was lost more than one era ago: what came after that it never had.
-		fork = left
-	}
-	if b := c.Loss(server); b != nil {
-		fork = b.Fork
-	}
 	from, err := r.reseed.endpoint(c.Name, *c.Servers[server])
 	if err != nil {
 		return provision.ErrantIndex{}, err
 	}
 	return provision.SaveErrant(ctx, provision.ErrantRequest{
-		Cluster: c.Name, Server: server, From: from,
-		Fork: fork, Has: mv.LastOK.BinlogState, DataDir: r.dataDir, Now: time.Now(),
+		Cluster: c.Name, Server: server, From: from, DataDir: r.dataDir, Now: time.Now(),
+		Fork: r.fork(c, server), Has: r.g.monitor.View().Servers[c.Master].LastOK.BinlogState,
 	})
+}
+
+// fork is the last transaction that a server shares with the cluster.
+func (r *rejoiner) fork(c *topology.Cluster, server string) gtid.GTID {
+	if b := c.Loss(server); b != nil {
+		return b.Fork
+	}
+	left := c.Lineage.Common(r.g.monitor.View().Servers[server].LastOK.BinlogState, c.Servers[server].Followed)
+	if !left.IsZero() && left.Seq < c.Floor.Seq {
+		// It was lost more than one era ago: what came after that it never had.
+		return left
+	}
+	return c.Floor
 }
 
 // replace makes a server that is journaled as reseeding a copy of the master.

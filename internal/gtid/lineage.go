@@ -113,6 +113,25 @@ func (l Lineage) Dead(g GTID, st State, followed uint64) bool {
 	return false
 }
 
+// At is the cluster's transaction with a sequence number that is not higher than
+// g's. Who wrote what lies before the first era is not recorded: it is taken for
+// the first master.
+func (l Lineage) At(g GTID, seq uint64) GTID {
+	if seq == 0 {
+		return GTID{}
+	}
+	at := GTID{Domain: g.Domain, Server: g.Server, Seq: seq}
+	if i := l.era(seq); i >= 0 {
+		at.Server = l[i].Server
+	} else if len(l) > 0 {
+		at.Server = l[0].Server
+	}
+	return at
+}
+
+// Before is the transaction before g, zero before the first.
+func (l Lineage) Before(g GTID) GTID { return l.At(g, max(1, g.Seq)-1) }
+
 // Check returns an error that wraps [ErrDiverged] and names what was expected
 // if p, a server's position, is off the lineage or stands in a foreign domain.
 func (l Lineage) Check(p Position) error {

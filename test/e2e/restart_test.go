@@ -135,3 +135,54 @@ func TestRepldKilledDuringAFailover(t *testing.T) {
 		})
 	}
 }
+
+// Both slaves crash with relay logs that they have not applied, and the master
+// is dead: what they received is learned by applying it by file and position,
+// and nothing is lost.
+func TestSlavesThatRestartedApplyTheirRelayLogsByFileAndPosition(t *testing.T) {
+	r := startAll(t, rig.Options{Servers: 3})
+	l := write(t, r)
+	for _, name := range []string{"db2", "db3"} {
+		conn, err := r.Server(name).Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.ExecContext(t.Context(), "LOCK TABLES ledger.rows READ"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have := len(l.Acks())
+	if err := l.WaitCount(within(t), have+250); err != nil {
+		t.Fatal(err)
+	}
+	r.Server("db2").MustExec(t, "STOP SLAVE IO_THREAD") // one of them has less
+	if err := l.WaitCount(within(t), have+400); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"db1", "db2", "db3"} {
+		if err := r.Server(name).Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"db2", "db3"} {
+		if err := r.Server(name).StartAgain(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	firstAck(t, l, 1)
+	drained := map[string]bool{}
+	op := operation(t, r, "failover")
+	for _, s := range op.Steps {
+		if s.Server != nil && s.Name == "drain_relay_log" && s.Result == "ok" {
+			drained[*s.Server] = true
+		}
+	}
+	if !drained["db2"] || !drained["db3"] || op.LostTransactions == nil || *op.LostTransactions != 0 {
+		t.Errorf("history says %+v", op)
+	}
+	if err := r.Server("db1").StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, r, l)
+}

@@ -254,7 +254,7 @@ func TestExplainADeclinedFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := explain(t, r).LastDeclined
-	if d == nil || d.Verdict != "dead" || len(d.Rules) != 1 || !strings.Contains(d.Rules[0], "manual_mode") || len(d.Evidence) == 0 {
+	if d == nil || d.Verdict != "dead" || d.LastedMS == nil || len(d.Rules) != 1 || !strings.Contains(d.Rules[0], "manual_mode") || len(d.Evidence) == 0 {
 		t.Errorf("after: %+v", d)
 	}
 	if out := r.Ctl(within(t), "explain"); out.Code != 0 || !strings.Contains(out.Stdout, "db1 was dead") {

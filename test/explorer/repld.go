@@ -318,6 +318,8 @@ func (e *Explorer) run(s *state, x int, fx effect) (bool, string) {
 		if s.r.openExpired && !e.Guards.NoExpiry {
 			return false, ""
 		}
+	case verbCompare:
+		return e.compare(s, x)
 	case verbRejoin:
 		return e.rejoin(s, x)
 	}
@@ -351,6 +353,20 @@ func (e *Explorer) rejoin(s *state, x int) (bool, string) {
 	return true, ""
 }
 
+// compare looks whether the last transaction of a server is the master's of the
+// same number; if not, the server is kept out.
+func (e *Explorer) compare(s *state, x int) (bool, string) {
+	mi := index(e.clusters[s.r.cluster].Master)
+	srv, m := &s.w.s[x], &s.w.s[mi]
+	switch {
+	case m.life != up || mi == x:
+		return false, ""
+	case m.log.has(srv.log.last()):
+		return true, ""
+	}
+	return true, e.journal(&s.r, topology.MarkDiverged{Cluster: clusterName, Server: name(x), Extra: []gtid.GTID{srv.log.last().gtid()}})
+}
+
 // crashRepld ends the process: what is in memory is gone, what was sent may
 // still run.
 func (e *Explorer) crashRepld(s *state) {
@@ -359,7 +375,7 @@ func (e *Explorer) crashRepld(s *state) {
 	s.w.unlock()
 	for x := range s.r.m {
 		g := old.m[x].ghost
-		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && (fx.verb != verbOpen || !old.openExpired || e.Guards.NoExpiry) && s.w.s[x].life != down {
+		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && fx.verb != verbCompare && (fx.verb != verbOpen || !old.openExpired || e.Guards.NoExpiry) && s.w.s[x].life != down {
 			g = fx
 		}
 		s.r.m[x].ghost = g

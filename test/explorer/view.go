@@ -121,6 +121,9 @@ func (e *Explorer) input(r *repld) failover.Input {
 			if m.endedSince {
 				fx.At = now.Add(-30 * time.Second)
 			}
+			if m.last == verbCompare && !m.endedSince {
+				fx.At = now.Add(time.Second - time.Hour) // since the server's start
+			}
 			effects[name(x)] = fx
 		}
 	}
