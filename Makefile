@@ -35,14 +35,14 @@ check: ## format, vet, staticcheck, direction of imports, go.mod
 
 test: deps ## all tests, on real servers, with the race detector
 	go test -race -count=1 -p $(TEST_PARALLEL) -parallel $(TEST_TOGETHER) -timeout $(TEST_TIMEOUT) ./...
-	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
+	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Switchovers|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
 	@echo 'make test: passed'
 
 # servers,writes,faults,crashes of repld: minutes to hours
 EXPLORE ?= 3,2,2,1
 
 explore: ## search more states of the model cluster: make explore EXPLORE=3,3,3,1
-	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run TestBounds ./test/explorer
+	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run 'TestBounds|TestSwitchovers' ./test/explorer
 
 # How long there are random faults, in rounds or in minutes, and the seed of a
 # run to be repeated.

@@ -56,7 +56,7 @@ func (c SendOpening) apply(st *State) error {
 	}
 	o := c.Opening
 	in.Opening = &o
-	if in.Kind == IntentReopen && !o.Armed && cl.Durability != Async {
+	if o.Server == cl.Master && !o.Armed && cl.Durability != Async {
 		// It may go on without an acker from now on. An acker that is out of reach
 		// may hold what was promised before.
 		cl.setDurability(DurabilityDegraded, o.Sent)

@@ -35,7 +35,8 @@ var verbs = map[failover.Kind]verb{
 	failover.KindStopIO: verbStopIO, failover.KindDrain: verbDrain, failover.KindFetch: verbFetch,
 	failover.KindEndFetch: verbEndFetch, failover.KindDetach: verbDetach, failover.KindArm: verbArm,
 	failover.KindDisarm: verbDisarm, failover.KindOpen: verbOpen, failover.KindFence: verbFence,
-	failover.KindAttach: verbAttach, failover.KindRejoin: verbRejoin, failover.KindCompare: verbCompare, failover.KindProbe: verbProbe, failover.KindShut: verbShut,
+	failover.KindAttach: verbAttach, failover.KindRejoin: verbRejoin, failover.KindCompare: verbCompare, failover.KindProbe: verbProbe,
+	failover.KindShut: verbShut,
 }
 
 var kinds = func() (out [verbProbe + 1]failover.Kind) {

@@ -312,6 +312,9 @@ func (e *Explorer) ghost(s *state, x int, half bool) (bool, string) {
 		m.ghost = effect{}
 		return true, ""
 	}
+	if fx.verb == verbDetach && (srv.io != no || srv.sql != no) {
+		return false, "" // it is sent once the stopping was answered: only that can be late, see half
+	}
 	m.ghost = effect{}
 	_, broken := e.run(s, x, fx)
 	return true, broken

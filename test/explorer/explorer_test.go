@@ -104,11 +104,9 @@ func switchovers(b Bounds, g Guards) *Explorer {
 // privileged account that goes on writing wherever it can.
 func TestSwitchovers(t *testing.T) {
 	skipIfRace(t)
-	for _, b := range []Bounds{
-		{Writes: 1, Faults: 1, Crashes: 1, Liveness: true},
-		{Writes: 1, Faults: 2, Without: only(evCrash) | 1<<evPrivileged, Liveness: true},
-	} {
-		searched(t, switchovers(b, Guards{}))
+	searched(t, switchovers(Bounds{Writes: 1, Faults: 1, Crashes: 1, Liveness: true}, Guards{}))
+	if os.Getenv("EXPLORE") != "" {
+		searched(t, switchovers(Bounds{Writes: 1, Faults: 2, Without: only(evCrash) | 1<<evPrivileged, Liveness: true}, Guards{}))
 	}
 }
 
