@@ -312,7 +312,7 @@ func (d *decider) examine() (Action, bool) {
 func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 	ms := d.members(d.c.Master)
 	lost := d.behind(mv, ms)
-	restarted := mv.Last.Started.After(d.c.OpenedAt.Add(-2 * time.Second))
+	restarted := d.restarted(mv)
 	if lost == "" && !restarted && d.c.Shutting {
 		return d.beginReopening("repld had shut the master for a switchover that was given up")
 	}
@@ -338,6 +338,15 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 func (d *decider) beginReopening(why string) Action {
 	return Action{Kind: KindBegin, Why: []string{why},
 		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
+}
+
+// restarted tells whether the master's process is another one than that which
+// repld opened, and therefore closed by its own configuration.
+func (d *decider) restarted(mv *health.ServerView) bool {
+	if d.c.OpenedProcess.IsZero() {
+		return mv.Last.Started.After(d.c.OpenedAt.Add(-2 * time.Second))
+	}
+	return mv.Last.Started.Sub(d.c.OpenedProcess).Abs() > restartTolerance
 }
 
 // awaitAckers delays the reopening of a restarted master while an acker that may

@@ -92,7 +92,7 @@ func (d *decider) confirmOpening(in *topology.Intent) Action {
 	}
 	if !sv.Last.ReadOnly {
 		return Action{Kind: KindJournal, Unseen: d.unseen(in), Why: []string{name + " is open"}, Journal: []topology.Command{
-			topology.RecordOpened{Cluster: d.c.Name, Intent: in.ID, At: sv.Last.At, Unseen: d.unseen(in)}}}
+			topology.RecordOpened{Cluster: d.c.Name, Intent: in.ID, At: sv.Last.At, Process: sv.Last.Started, Unseen: d.unseen(in)}}}
 	}
 	if left := in.Opening.Deadline.Sub(sv.Last.Sent); left > 0 {
 		return wait(left, name+" is still closed")

@@ -54,6 +54,9 @@ type Cluster struct {
 	// OpenedAt is when repld last opened the master: a server process that is
 	// younger has restarted since, and its read_only is repld's own doing.
 	OpenedAt time.Time `json:"opened_at,omitzero"`
+	// OpenedProcess is when the server process that was opened had started; zero if
+	// unknown.
+	OpenedProcess time.Time `json:"opened_process,omitzero"`
 	// Stopped names the slaves whose IO thread repld has stopped for an intent
 	// and owes a start. Threads that a person stopped are left alone.
 	Stopped []string `json:"stopped,omitempty"`

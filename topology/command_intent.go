@@ -180,6 +180,8 @@ func (c WithdrawOpening) apply(st *State) error {
 type RecordOpened struct {
 	Cluster, Intent string
 	At              time.Time
+	// Process is when the opened server's process had started.
+	Process time.Time
 	// Unseen lists the servers that could hold more and were not reachable.
 	Unseen []string
 }
@@ -198,7 +200,7 @@ func (c RecordOpened) apply(st *State) error {
 	if s == nil {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
-	in.Opened, cl.OpenedAt, cl.Shutting = c.At, c.At, false
+	in.Opened, cl.OpenedAt, cl.OpenedProcess, cl.Shutting = c.At, c.At, c.Process, false
 	again := in.Opening.Server == cl.Master // reopened, or a switchover rolled back
 	cl.EventsDue = !cl.Events.IsZero()
 	cl.Stopped = without(cl.Stopped, s.Name)
