@@ -132,4 +132,3 @@ func (r *rejoiner) reused(ctx context.Context, c *topology.Cluster, server strin
 	}
 	return r.g.store.Apply(topology.MarkDiverged{Cluster: c.Name, Server: server, Extra: gtid.StateOf(extra...).List()})
 }
-
