@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repld/repld/failover"
+	"github.com/repld/repld/health"
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
@@ -151,6 +152,9 @@ func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Clust
 	op := topology.Operation{Cluster: c.Name, Kind: topology.OpRejoin, Server: r.Name, Epoch: c.Epoch, StartedAt: begun, Evidence: []string{"ordered by hand"}}
 	_, report, _ := ch.guards.Report(c.Name)
 	if alone(c.Servers[r.Name], report) {
+		if left := ch.applied(ctx, c.Name, r.Name); left != "" {
+			op.Evidence = append(op.Evidence, left)
+		}
 		index, err := (&rejoiner{g: g, dataDir: ch.cfg.DataDir, reseed: ch}).save(ctx, c, r.Name)
 		if err != nil {
 			return nil, err
@@ -165,6 +169,35 @@ func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Clust
 		return nil, err
 	}
 	return &api.Result{Changed: true, Operation: ch.operation(op), Text: r.Name + " is a copy of " + c.Master + " again and follows it"}, nil
+}
+
+// applyPatience is how long a server may take to apply what it received before
+// its data is given up: only what is in its binary log can be saved.
+const applyPatience = 30 * time.Second
+
+// applied waits until a server has applied what it received; it says what is
+// left if its SQL thread does not go on.
+func (ch *changer) applied(ctx context.Context, cluster, name string) string {
+	begun := time.Now()
+	for {
+		in, _, _ := ch.guards.Report(cluster)
+		sv := in.View.Servers[name]
+		if sv == nil || !sv.Reachable() || sv.Last.Slave == nil {
+			return ""
+		}
+		domain := in.View.Cluster.Lineage.Domain()
+		has, got := sv.Last.SlavePos.Of(domain), sv.Last.Slave.Received.Of(domain)
+		switch {
+		case got.Seq <= has.Seq:
+			return ""
+		case sv.Last.Slave.SQL == health.ThreadNo || time.Since(begun) > applyPatience || ctx.Err() != nil:
+			return fmt.Sprintf("%d transactions that it received, up to %s, were not applied and are not among the saved ones", got.Seq-has.Seq, got)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // reseed implements reseeder.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/repld/repld/internal/api"
+	"github.com/repld/repld/test/mariadb"
 	"github.com/repld/repld/test/rig"
 )
 
@@ -127,5 +128,58 @@ func savedSQL(t *testing.T, r *rig.Rig, words ...string) {
 		if !strings.Contains(all.String(), word) {
 			t.Errorf("%q is not in %v:\n%s", word, paths, all.String())
 		}
+	}
+}
+
+// A copy that fails in its middle, here because the server that is made a copy
+// dies, is made again by itself until it is whole.
+func TestASeedingAnewThatFailsIsTriedAgain(t *testing.T) {
+	r := startAll(t, rig.Options{Servers: 3})
+	l := write(t, r)
+	l.Stop()
+	db1, db2 := r.Server("db1"), r.Server("db2")
+	db1.MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "CREATE TABLE app.big (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
+	db1.MustExec(t, "INSERT INTO app.big (v) SELECT REPEAT('x', 1000000) FROM app.seq_1_to_60")
+	caughtUp(t, r, "db2", "db3")
+	db2.MustExec(t, "SET sql_log_bin=0", "INSERT INTO app.t VALUES (1)")
+	db1.MustExec(t, "INSERT INTO app.t VALUES (1)", "INSERT INTO app.t VALUES (2)")
+	if _, err := r.WaitStatus(within(t), "db2 broken", func(st *api.Status) bool { return serverStatus(st, "db2").State == "broken" }); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.Ctl(within(t), "rejoin", "db2", "--yes").Err() }()
+	if _, err := r.WaitStatus(within(t), "db2 being seeded", func(st *api.Status) bool { return serverStatus(st, "db2").State == "joining" }); err != nil {
+		t.Fatal(err)
+	}
+	// The copy has begun: nothing was dropped before.
+	mariadb.Eventually(t, patience, func() error {
+		n, err := db2.Value(t.Context(), "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA='app' AND TABLE_NAME='t'")
+		if err == nil && n != "0" {
+			err = fmt.Errorf("the old data is still there")
+		}
+		return err
+	})
+	kill(t, r, "db2")
+	if err := db2.StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	settle(t, r, l)
+	sameTable(t, "app.t", db1, db2)
+	sameTable(t, "app.big", db1, db2)
+	results := map[string]int{}
+	list, err := r.History(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range list {
+		if op.Kind == "rejoin" && op.Server != nil && *op.Server == "db2" {
+			results[op.Result]++
+		}
+	}
+	if results["failed"] == 0 || results["done"] == 0 {
+		t.Errorf("history of db2's rejoin: %v", results)
 	}
 }

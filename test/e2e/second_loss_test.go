@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -194,4 +196,79 @@ func TestWhoCouldNotAcknowledgeIsNoWitness(t *testing.T) {
 		}
 	}
 	settle(t, r, l)
+}
+
+// A server that was down all the while holds the dead tail of a lost master, and
+// that server has become master again and has given the same numbers out a second
+// time: by names the tail is the cluster's own. It is recognised all the same, and
+// not attached.
+func TestADeadTailWhoseNumbersWereGivenOutAgain(t *testing.T) {
+	r := start(t, rig.Options{Servers: 3, Repld: []string{"semi_sync: {ack_timeout: 25s}"}})
+	if err := r.StartRepld(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	for i, args := range [][]string{nil, nil, {"--promotion", "never"}} {
+		init := r.InitSlave
+		if i == 0 {
+			init = r.InitMaster
+		}
+		if err := init(within(t), r.Servers[i], args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	l := write(t, r)
+	l.Stop() // who writes how much decides which numbers are given out again
+	db1, db2, db3 := r.Server("db1"), r.Server("db2"), r.Server("db3")
+	db1.MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)")
+	caughtUp(t, r, "db2", "db3")
+	db2.MustExec(t, "STOP SLAVE IO_THREAD")
+	fork := sequence(t, db2)
+	const long = 60 // commits that wait for an acker, each in its own session, in one group
+	db1.MustExec(t, fmt.Sprintf("SET GLOBAL binlog_commit_wait_count=%d, GLOBAL binlog_commit_wait_usec=10000000", long))
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for i := range long {
+		clients.Go(func() { _ = db1.Exec(t.Context(), fmt.Sprintf("INSERT INTO app.t VALUES (%d)", 1000+i)) })
+	}
+	mariadb.Eventually(t, patience, func() error {
+		if n := sequence(t, db3); n < fork+long {
+			return fmt.Errorf("db3 stands at %d, the tail ends at %d", n, fork+long)
+		}
+		return nil
+	})
+	kill(t, r, "db3")
+	kill(t, r, "db1")
+	if _, err := r.WaitStatus(within(t), "db2 open", func(st *api.Status) bool { return *st.Master == "db2" && st.Writable() }); err != nil {
+		t.Fatal(err)
+	}
+	if err := db1.StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitStatus(within(t), "db1 following", func(st *api.Status) bool { return serverStatus(st, "db1").State == "streaming" }); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Ctl(within(t), "switchover", "--to", "db1", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n := sequence(t, db2); n >= fork+long {
+		t.Fatalf("db2 wrote up to %d: no number of the tail, which ends at %d, is left for db1", n, fork+long)
+	}
+	insert(t, db1, 0, 2*long)
+	if err := db3.StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitStatus(within(t), "db3 diverged", func(st *api.Status) bool { return serverStatus(st, "db3").State == "diverged" }); err != nil {
+		t.Fatal(err)
+	}
+	if row, err := db3.Row(t.Context(), "SHOW ALL SLAVES STATUS"); err != nil || row["Slave_IO_Running"] != "No" {
+		t.Errorf("db3 was attached: %v %v", row, err)
+	}
+	if err := r.Ctl(within(t), "rejoin", "db3", "--discard-errant", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, r, l)
+	sameTable(t, "app.t", db1, db3)
 }
