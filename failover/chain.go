@@ -228,10 +228,12 @@ func (d *decider) stands(name string) bool {
 	return st == nil || st.IO == health.ThreadNo
 }
 
-// feeds tells whether a member is seen reading from a slave.
+// feeds tells whether a member is seen reading from a slave. One that has left
+// the cluster's history does not count: nothing lets it follow anybody else.
 func (d *decider) feeds(name string) bool {
 	for n, sv := range d.v.Servers {
-		if n != name && name != d.c.Master && sv.Reachable() && sv.Last.Slave != nil && sv.Last.Slave.IO == health.ThreadYes && d.sourceOf(sv.Last.Slave) == name {
+		if n != name && name != d.c.Master && sv.Reachable() && sv.Last.Slave != nil && sv.Last.Slave.IO == health.ThreadYes && d.sourceOf(sv.Last.Slave) == name &&
+			len(d.c.Servers[n].Diverged) == 0 && len(d.errant(n)) == 0 {
 			return true
 		}
 	}

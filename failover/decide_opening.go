@@ -133,7 +133,8 @@ func (d *decider) open(in *topology.Intent, name string, arm bool, applied gtid.
 	return a
 }
 
-// unseen lists the servers that could not be asked what they hold.
+// unseen lists the servers that may have acknowledged something and could not be
+// asked what they hold.
 func (d *decider) unseen(in *topology.Intent) []string {
 	var out []string
 	for _, m := range d.members(in.OldMaster) {
@@ -143,8 +144,14 @@ func (d *decider) unseen(in *topology.Intent) []string {
 		if m.s.MustFence {
 			continue // a former master, lost before this one was opened, never followed it
 		}
+		if m.sv.LastOK.Reach == health.ReachOK && !d.mayHaveAcknowledged(m) {
+			continue // by record and by its last look it was no acker
+		}
 		if c := m.sv.Ceiling; !m.sv.Reachable() && !c.IsZero() && d.c.Lineage.Contains(in.Opening.Applied, c) {
 			continue // it was down before the old master wrote anything that is missing
+		}
+		if has, known := d.remembered(in, m); known && d.c.Lineage.Contains(in.Opening.Applied, has) {
+			continue // it was asked during this failover, when nothing more could come to it
 		}
 		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known || d.leftBehind(in, m)) {
 			out = append(out, m.name)

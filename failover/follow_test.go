@@ -104,3 +104,45 @@ func TestAnUnfencedFormerMasterIsNoWitness(t *testing.T) {
 		}
 	}
 }
+
+// While a server that may have acknowledged the tail of a returned master is out,
+// the master is not judged; when it was asked, or has a tail itself, it is.
+func TestAReturnedMasterWaitsForWhoMayHaveAcknowledged(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(in *Input, b *topology.Break)
+		waits  bool
+	}{
+		"db3 is out":    {func(*Input, *topology.Break) {}, true},
+		"db3 was asked": {func(_ *Input, b *topology.Break) { b.Unseen = nil }, false},
+		"db3 has diverged": {func(in *Input, _ *topology.Break) {
+			in.View.Servers["db3"].Last = health.Observation{Reach: health.ReachOK, ReadOnly: true}
+			in.View.Cluster.Servers["db3"].Diverged = []gtid.GTID{{Server: 2, Seq: 9}}
+		}, false},
+	} {
+		in, mv, sv := idle()
+		in.Policy.UndoUnacknowledged = true
+		cl := in.View.Cluster
+		cl.Lineage, cl.Epoch = gtid.Lineage{{Epoch: 1, Server: 2, First: 1}, {Epoch: 2, Server: 1, First: 9}}, 2
+		cl.Servers["db3"] = &topology.Server{Name: "db3", Address: "c:1", Role: topology.RoleSlave, Source: "db1", Promotion: topology.PromotionNeutral}
+		in.View.Servers["db3"] = &health.ServerView{Last: health.Observation{Reach: health.ReachTimeout}}
+		tail := gtid.GTID{Server: 2, Seq: 10}
+		sv.LastOK.SlavePos, sv.LastOK.BinlogPos, sv.LastOK.BinlogState = gtid.Position{}, gtid.At(tail), gtid.StateOf(tail)
+		sv.Last = sv.LastOK
+		mv.LastOK.Sent, mv.LastOK.At = sv.Last.At.Add(time.Millisecond), sv.Last.At.Add(2*time.Millisecond)
+		mv.Last = mv.LastOK
+		b := &topology.Break{Master: "db2", Armed: true, Unseen: []string{"db3"}}
+		cl.Losses = []*topology.Break{b}
+		c.change(&in, b)
+		a := Decide(in)
+		if waits := a.Kind != KindRejoin; waits != c.waits {
+			t.Errorf("%s: %+v", name, a)
+		}
+		codes := ""
+		for _, p := range Assess(in).Servers["db2"].Problems {
+			codes += p.Code
+		}
+		if want := map[bool]string{true: "awaits_acker", false: "diverged"}[c.waits]; codes != want {
+			t.Errorf("%s: problems %s, want %s", name, codes, want)
+		}
+	}
+}

@@ -137,3 +137,61 @@ func TestASlaveMadeInALaterEraBecomesTheMaster(t *testing.T) {
 	}
 	settle(t, r, l)
 }
+
+// A master is lost with transactions that nobody was told OK for, while a server
+// that could not acknowledge them is out of reach, and holds some. When the master
+// returns, they are undone at once. The other one, whose thread was fed by it and
+// goes on reading from it, has left the history and is given up by a person.
+func TestWhoCouldNotAcknowledgeIsNoWitness(t *testing.T) {
+	r := start(t, rig.Options{Servers: 3})
+	if err := r.StartRepld(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	for i, args := range [][]string{nil, nil, {"--promotion", "never"}} {
+		init := r.InitSlave
+		if i == 0 {
+			init = r.InitMaster
+		}
+		if err := init(within(t), r.Servers[i], args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
+	l := write(t, r)
+	db1, db3 := r.Server("db1"), r.Server("db3")
+	if err := db3.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitStatus(within(t), "db3 out of reach", func(st *api.Status) bool { return serverStatus(st, "db3").State == "unreachable" }); err != nil {
+		t.Fatal(err)
+	}
+	r.Server("db2").MustExec(t, "STOP SLAVE IO_THREAD")
+	mariadb.Eventually(t, patience, func() error { return waits(t, db1) })
+	kill(t, r, "db1")
+	firstAck(t, l, 1)
+	if err := db1.StartAgain(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if op := operation(t, r, "rejoin"); op.Result != "done" || !strings.Contains(op.Detail, "nobody was told OK") {
+		t.Errorf("history says %+v", op)
+	}
+	if err := db3.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := r.WaitStatus(within(t), "db3 back", func(st *api.Status) bool {
+		state := serverStatus(st, "db3").State
+		return state == "diverged" || state == "streaming"
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if serverStatus(st, "db3").State == "diverged" {
+		wantFault(t, r.Ctl(within(t), "rejoin", "db3", "--yes", "-o", "json"), 5, "diverged", "--discard-errant")
+		if err := r.Ctl(within(t), "rejoin", "db3", "--discard-errant", "--yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(t, r, l)
+}
