@@ -35,7 +35,7 @@ check: ## format, vet, staticcheck, direction of imports, go.mod
 
 test: deps ## all tests, on real servers, with the race detector
 	go test -race -count=1 -p $(TEST_PARALLEL) -parallel $(TEST_TOGETHER) -timeout $(TEST_TIMEOUT) ./...
-	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Switchovers|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
+	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Switchovers|Modes|Losses|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
 	@echo 'make test: passed'
 
 # servers,writes,faults,crashes of repld: minutes to hours

@@ -323,8 +323,8 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 	if lost != "" {
 		return d.begin([]string{"the master is closed and has lost data: " + lost})
 	}
-	if d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
-		// After an outage of all, what the slaves kept is known once it is applied.
+	if d.c.Durability == topology.Lossless || d.now.Sub(mv.Last.Started) < d.p.AckTimeout {
+		// What restarted slaves kept is known once applied: lossless waits for it.
 		if a, acts := d.learn(nil, ms); acts {
 			return a
 		}

@@ -248,7 +248,7 @@ func (e *Explorer) happen(s *state, ev event) bool {
 		}
 		m.stale = false
 	case evServerTimeout:
-		if srv.life != up || srv.waits == 0 {
+		if srv.life != up || srv.waits == 0 || e.mode() == topology.Lossless {
 			return false
 		}
 		w.release(x, srv.log.n, true)

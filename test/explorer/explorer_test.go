@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repld/repld/failover"
+	"github.com/repld/repld/topology"
 )
 
 func search(t *testing.T, b Bounds) {
@@ -90,6 +91,27 @@ func TestTheFence(t *testing.T) {
 			t.Errorf("%s\n%s", v.What, v.Transcript)
 		}
 	}
+}
+
+// In lossless nothing is lost, whatever happened before; in async nothing that can
+// be reached is left behind.
+func TestModes(t *testing.T) {
+	skipIfRace(t)
+	searched(t, New(Bounds{Servers: 3, Writes: 1, Faults: 1, Crashes: 1, Liveness: true, Mode: topology.Lossless}, Guards{}))
+	searched(t, New(Bounds{Servers: 3, Writes: 1, Faults: 2, Without: only(evCrash, evCut), Liveness: true, Mode: topology.Lossless}, Guards{}))
+	e := New(Bounds{Servers: 3, Writes: 1, Faults: 1, Crashes: 1, Liveness: true, Mode: topology.Async}, Guards{})
+	e.Policy.AsyncWithoutFence = true
+	searched(t, e)
+}
+
+// Whatever a person gives up, only what nobody who could be asked has is lost, no
+// more of what was known than was said, and never is there a second writer.
+func TestAcceptedLosses(t *testing.T) {
+	skipIfRace(t)
+	e := New(Bounds{Servers: 3, Writes: 1, Faults: 2, Orders: 1, Without: only(evCrash)}, Guards{})
+	n := uint64(1)
+	e.Order = &failover.Order{AcceptLoss: &n}
+	searched(t, e)
 }
 
 // switchovers is a search in which a person orders one, to db2, at any moment.

@@ -17,7 +17,7 @@ func (e *Explorer) check(s *state) string {
 			writers++
 		}
 	}
-	if writers > 1 {
+	if writers > 1 && e.mode() != topology.Async && !w.unfenced {
 		return "1: two servers could acknowledge a write"
 	}
 	if broken := e.checkLost(s); broken != "" {
@@ -105,6 +105,9 @@ func (e *Explorer) judge(s *state, a failover.Action) string {
 	}
 	x, old := index(a.Servers[0]), index(c.Intent.OldMaster)
 	w := &s.w
+	if m := &w.s[old]; e.mode() == topology.Async && m.life == up && !m.ro && w.cut&(1<<old) == 0 && !s.r.m[old].stale {
+		return "1: repld opens a candidate beside the open old master"
+	}
 	if again := c.Intent.Opening; again == nil || again.Applied.Seq >= uint64(w.s[x].log.n) {
 		// One whose power the fence took away is back closed: its clients may not
 		// reach it, so the failover goes on.

@@ -85,6 +85,7 @@ func (e *Explorer) judgeSwitchover(s *state, in *topology.Intent, x int) string 
 // be asked has it, which [world.leftBehind] looks for. Of what repld knew, no more
 // may be lost than was said, and only of a master that can acknowledge no more.
 func (e *Explorer) giveUp(s *state, in *topology.Intent, x int) string {
+	s.w.unfenced = s.w.unfenced || in.Manual && in.NeedsFence && in.Fenced.IsZero()
 	if in.AcceptLoss == nil {
 		return ""
 	}

@@ -25,10 +25,14 @@ import (
 //	order db2          a person orders a failover, to a server or "any"
 //	switchover db2     a person orders one
 //	accept N           a person orders a failover that may lose N transactions
+//	lossless           durability is so from the beginning
 //	chain              db3 is a slave of db2 from the beginning
 //	pause, resume, manual, window 24h
 func Play(script string) (string, error) {
 	e := New(Bounds{Servers: 3, Writes: maxLog, Faults: 200, Crashes: 200, Chain: strings.Contains(script, "\n> chain\n")}, Guards{})
+	if strings.Contains(script, "\n> lossless\n") {
+		e.Mode = topology.Lossless
+	}
 	s, err := e.start()
 	if err != nil {
 		return "", err
@@ -58,7 +62,7 @@ var words = map[string]kind{
 // line carries out one line of a script.
 func (e *Explorer) line(s *state, f []string) (string, error) {
 	switch strings.Join(f, " ") {
-	case "chain":
+	case "chain", "lossless":
 		return "", nil
 	case "repld":
 		return e.turns(s, patience)

@@ -17,6 +17,8 @@ type Bounds struct {
 	Faults  uint8
 	// Crashes is how often repld may crash.
 	Crashes uint8
+	// Mode is the durability of the cluster; "": semi-sync.
+	Mode topology.Durability
 	// Orders is how often a person gives the order; 0: it always stands.
 	Orders uint8
 	// Without is a mask of event kinds left out.
@@ -82,7 +84,7 @@ func New(b Bounds, g Guards) *Explorer {
 // start is the healthy cluster with which each search begins.
 func (e *Explorer) start() (*state, error) {
 	st := &topology.State{Clusters: map[string]*topology.Cluster{}}
-	cmds := []topology.Command{topology.CreateCluster{Name: clusterName, ID: "c", Durability: topology.SemiSync}}
+	cmds := []topology.Command{topology.CreateCluster{Name: clusterName, ID: "c", Durability: e.mode()}}
 	for x := range e.Servers {
 		cmds = append(cmds, topology.PutServer{Cluster: clusterName, Server: topology.Server{
 			Name: name(x), Address: address(x), Identity: topology.Identity{ServerID: uint32(x + 1), UID: name(x)},
@@ -90,22 +92,21 @@ func (e *Explorer) start() (*state, error) {
 	}
 	cmds = append(cmds, e.chained()...)
 	cmds = append(cmds,
-		topology.FoundEra{Cluster: clusterName, Master: name(0), Era: gtid.Era{Epoch: 1, Server: 1, First: 1}, At: tOpenedAt},
-		topology.SetDurabilityState{Cluster: clusterName, State: topology.DurabilityArmed, At: tOpenedAt},
-		topology.NoteSeen{Cluster: clusterName, GTID: gtid.GTID{Server: 1, Seq: 1}, Armed: now})
+		topology.FoundEra{Cluster: clusterName, Master: name(0), Era: gtid.Era{Epoch: 1, Server: 1, First: 1}, At: tOpenedAt})
+	cmds = append(cmds, e.founded()...)
 	st, err := st.Apply(cmds...)
 	if err != nil {
 		return nil, err
 	}
-	s := &state{}
+	s, armed := &state{}, e.mode() != topology.Async
 	s.r.cluster = e.intern(st.Clusters[clusterName])
 	for x := range maxServers {
 		srv := &s.w.s[x]
 		switch {
 		case x == 0:
-			srv.armed = true
+			srv.armed = armed
 		case x < e.Servers:
-			*srv = server{ro: true, pos: point{1, 1}, got: point{1, 1}, gotShown: true, src: 1, gtid: true, io: yes, sql: yes, files: true, acker: true, acking: true}
+			*srv = server{ro: true, pos: point{1, 1}, got: point{1, 1}, gotShown: true, src: 1, gtid: true, io: yes, sql: yes, files: true, acker: armed, acking: armed}
 		default:
 			srv.life, srv.ro = down, true
 		}
@@ -117,7 +118,7 @@ func (e *Explorer) start() (*state, error) {
 	for x := range e.Servers { // repld's own first transaction is everywhere
 		s.w.s[x].log.add(1)
 	}
-	s.w.ack(point{1, 1}, false)
+	s.w.ack(point{1, 1}, !armed)
 	e.promise(s)
 	s.r.announced = true
 	e.observe(s)

@@ -181,6 +181,7 @@ func (e *Explorer) serverView(r *repld, x int, isMaster bool, master *memory) *h
 	sv.Last = health.Observation{Server: name(x), Sent: sent, At: at, Reach: reaches[m.reach]}
 	if m.okAny {
 		sv.LastOK = m.observation(r, x, isMaster)
+		sv.LastOK.SemiSync.Timeout = e.serverTimeout()
 		okSent := now.Add(-150 * time.Second)
 		if !isMaster {
 			okSent = now.Add(-200 * time.Second)
@@ -242,7 +243,7 @@ func (m *memory) observation(r *repld, x int, isMaster bool) health.Observation 
 	out := health.Observation{
 		Server: name(x), Reach: health.ReachOK, ReadOnly: o.ro, Started: tStarted, LogBin: true, LogSlaveUpdates: true, SkipSlaveStart: true,
 		SlavePos: gtid.At(o.pos.gtid()), BinlogPos: gtid.At(o.log.last().gtid()), BinlogState: o.log.state(),
-		SemiSync: health.SemiSync{MasterEnabled: o.armed, Timeout: policy.ServerTimeout, MasterOn: o.on, Clients: int(o.clients), Waiting: int(o.waits),
+		SemiSync: health.SemiSync{MasterEnabled: o.armed, MasterOn: o.on, Clients: int(o.clients), Waiting: int(o.waits),
 			AfterSync: true, SlaveEnabled: o.acker, SlaveOn: o.acking},
 	}
 	if o.young {

@@ -99,6 +99,9 @@ type world struct {
 	writes        uint8
 	// unpromised: durability is not recorded, and shown, as armed.
 	unpromised bool
+	// unfenced: a person has ordered a failover although the old master could go on
+	// to acknowledge alone. That second writer is the person's own.
+	unfenced bool
 }
 
 func (w *world) linked(a, b int) bool { return w.apart[a]&(1<<b) == 0 }
