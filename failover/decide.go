@@ -185,9 +185,14 @@ func (d *decider) contact(name string) []topology.Command {
 	}
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
-	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx &&
-		(b.Endless || d.now.Sub(b.At) < d.p.ServerTimeout-quietMargin)
-	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet}}
+	from := b.WaitsFrom
+	if from.IsZero() {
+		from = b.At.Add(-d.p.AckTimeout)
+	}
+	waited := func(until time.Time) bool { return b.Endless || until.Sub(from) < d.p.ServerTimeout-quietMargin }
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && waited(d.now)
+	ended := !same && !b.Started.IsZero() && waited(sv.Last.Started)
+	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet, Ended: ended}}
 }
 
 // restartTolerance absorbs the whole seconds of a server's uptime.
@@ -223,8 +228,12 @@ func (d *decider) begin(why []string) Action {
 	}
 	in.Armed, in.Endless = d.armedAt(in.Symptom), d.c.Endless
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK {
-		in.Started, in.NoTx = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx
+		in.Started, in.NoTx, in.WaitsFrom = mv.LastOK.Started, mv.LastOK.SemiSync.NoTx, mv.LastOK.Sent
+		if since := mv.WaitingSince; !since.IsZero() && since.Before(in.WaitsFrom) {
+			in.WaitsFrom = since
+		}
 	}
+	in.Dead = d.in.Verdict.State != health.StateHung
 	in.NeedsFence = len(d.unfencedWithoutHook()) > 0
 	if d.ordered() {
 		in.Manual, in.To, in.AcceptLoss = true, d.in.Order.To, d.in.Order.AcceptLoss

@@ -29,6 +29,8 @@ type Tail struct {
 //     that waits for its ack when the server dies is never answered, while a
 //     restarted server may have answered anything; or the process never ended
 //     and was found, and fenced, while it still waited for acks (Break.Quiet).
+//     One that only fell silent must besides have ended before its own timeout
+//     could let it go on alone (Break.Ended).
 func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []string) {
 	var no []string
 	add := func(format string, args ...any) { no = append(no, fmt.Sprintf(format, args...)) }
@@ -42,6 +44,9 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 	default:
 		if !b.Armed {
 			add("its commits were not known to wait for an acker when it broke")
+		}
+		if !b.Dead && !b.Endless && !b.Quiet && !b.Ended {
+			add("it only fell silent, and may have told clients OK alone, after semi_sync.server_timeout, before it was found again")
 		}
 		if b.GivenUp {
 			add("a person let transactions be lost at its failover, and these may be among them")

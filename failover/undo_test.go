@@ -14,7 +14,7 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 	extra := []gtid.GTID{{Server: 1, Seq: 104}, {Server: 1, Seq: 105}}
 	good := func() (*topology.Cluster, Tail, bool) {
 		return &topology.Cluster{
-			Losses:  []*topology.Break{{Master: "db3"}, {Master: "db1", Armed: true}},
+			Losses:  []*topology.Break{{Master: "db3"}, {Master: "db1", Armed: true, Dead: true}},
 			Servers: map[string]*topology.Server{"db1": {Name: "db1", Identity: topology.Identity{ServerID: 1}}},
 		}, Tail{Extra: extra, BeforeRestart: 2}, true
 	}
@@ -25,6 +25,7 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 	for name, spoil := range map[string]func(c *topology.Cluster, t *Tail, undo *bool){
 		"rejoin.unacknowledged is keep":      func(_ *topology.Cluster, _ *Tail, undo *bool) { *undo = false },
 		"is no master whose loss":            func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses = c.Losses[:1] },
+		"it only fell silent":                func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Dead = false },
 		"not known to wait for an acker":     func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Armed = false },
 		"db3 could not be asked":             func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].Unseen = []string{"db3"} },
 		"a person let transactions be lost":  func(c *topology.Cluster, _ *Tail, _ *bool) { c.Losses[1].GivenUp = true },
@@ -39,6 +40,12 @@ func TestMayUndoNeedsEveryProof(t *testing.T) {
 		if may || !strings.Contains(strings.Join(why, "; "), name) {
 			t.Errorf("%q: may %v, why %q", name, may, why)
 		}
+	}
+	// One that fell silent, and was found to have ended soon after, told nobody.
+	c, tail, undo = good()
+	c.Losses[1].Dead, c.Losses[1].Ended = false, true
+	if may, why := MayUndo(c, "db1", tail, undo); !may {
+		t.Errorf("a server that ended soon: %v", why)
 	}
 	// A server that never restarted and was fenced while it waited told nobody.
 	c, tail, undo = good()

@@ -110,7 +110,8 @@ func (c NoteSeen) apply(st *State) error {
 // its loss, before it is fenced; see [Break]. Later contacts change nothing.
 type NoteContact struct {
 	Cluster, Server string
-	Quiet           bool
+	// Quiet and Ended are as in [Break].
+	Quiet, Ended bool
 }
 
 func (c NoteContact) cluster() string  { return c.Cluster }
@@ -118,7 +119,7 @@ func (c NoteContact) structural() bool { return false }
 func (c NoteContact) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
 		if b := cl.Loss(c.Server); b != nil && !b.Contacted {
-			b.Contacted, b.Quiet = true, c.Quiet
+			b.Contacted, b.Quiet, b.Ended = true, c.Quiet, c.Ended
 		}
 	})
 }

@@ -234,7 +234,7 @@ func (c RecordOpened) apply(st *State) error {
 	}
 	cl.lose(Break{
 		Epoch: in.Epoch - 1, Master: in.OldMaster, At: in.Symptom, Armed: in.Armed, ArmedSeen: in.ArmedSeen, Endless: in.Endless,
-		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx, GivenUp: in.AcceptLoss != nil,
+		Fork: in.Opening.Applied, Unseen: slices.Clone(c.Unseen), Started: in.Started, NoTx: in.NoTx, Dead: in.Dead, WaitsFrom: in.WaitsFrom, GivenUp: in.AcceptLoss != nil,
 	})
 	if old := cl.Servers[in.OldMaster]; old != nil {
 		old.MustFence = true

@@ -49,6 +49,9 @@ type Intent struct {
 	// Started and NoTx are as in [Break].
 	Started time.Time `json:"started,omitzero"`
 	NoTx    uint64    `json:"no_tx"`
+	// Dead and WaitsFrom are as in [Break].
+	Dead      bool      `json:"dead,omitempty"`
+	WaitsFrom time.Time `json:"waits_from,omitzero"`
 	// Bound is the highest transaction of the old master that was observed by
 	// any means; what was committed after it and reached nobody is unknown.
 	Bound gtid.GTID `json:"bound"`

@@ -31,13 +31,20 @@ type Break struct {
 	// commits it had then answered without an ack, when it was last observed.
 	Started time.Time `json:"started,omitzero"`
 	NoTx    uint64    `json:"no_tx"`
+	// Dead is true if its process was seen to have ended. One that only fell silent
+	// may have gone on, and told clients OK alone once its own timeout had run out.
+	// WaitsFrom is since when, at the earliest, a commit waited on it.
+	Dead      bool      `json:"dead,omitempty"`
+	WaitsFrom time.Time `json:"waits_from,omitzero"`
 	// Contacted is true once the lost server was observed again; Quiet if it was
 	// the same process then, still waited for acks, and had answered no further
 	// commit without one: what it has alone was then never answered OK unless a
 	// server in Unseen or Forgotten acknowledged it, for fencing ends those commits
-	// without an answer.
+	// without an answer. Ended is true if another process was found, which had
+	// started before the timeout of the lost one could have run out.
 	Contacted bool `json:"contacted,omitempty"`
 	Quiet     bool `json:"quiet,omitempty"`
+	Ended     bool `json:"ended,omitempty"`
 	// GivenUp is true if a person let transactions be lost that may have been
 	// acknowledged.
 	GivenUp bool `json:"given_up,omitempty"`
