@@ -12,10 +12,11 @@ DATE    ?= $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%
 pkg     := github.com/repld/repld/internal/version
 ldflags := -s -w -X $(pkg).Version=$(VERSION) -X $(pkg).Commit=$(COMMIT) -X $(pkg).Date=$(DATE)
 
-# Packages whose tests run at the same time. Most of them start servers, which
-# want a core each.
+# Packages whose tests run at the same time, and tests of one package. Most of
+# them start servers, which want a core now and then.
 TEST_PARALLEL ?= 2
-TEST_TIMEOUT  ?= 15m
+TEST_TOGETHER ?= 3
+TEST_TIMEOUT  ?= 45m
 
 build: ## static bin/repld and bin/replctl
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/repld ./cmd/replctl
@@ -33,15 +34,15 @@ check: ## format, vet, staticcheck, direction of imports, go.mod
 	@echo 'make check: passed'
 
 test: deps ## all tests, on real servers, with the race detector
-	go test -race -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
-	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
+	go test -race -count=1 -p $(TEST_PARALLEL) -parallel $(TEST_TOGETHER) -timeout $(TEST_TIMEOUT) ./...
+	go test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'Faults|Crashes|Writes|Orders|Switchovers|Chains|Rule' ./test/explorer | grep -E 'states|^(---|ok|FAIL)' ; exit $${PIPESTATUS[0]}
 	@echo 'make test: passed'
 
 # servers,writes,faults,crashes of repld: minutes to hours
 EXPLORE ?= 3,2,2,1
 
 explore: ## search more states of the model cluster: make explore EXPLORE=3,3,3,1
-	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run TestBounds ./test/explorer
+	EXPLORE=$(EXPLORE) go test -count=1 -timeout 24h -v -run 'TestBounds|TestSwitchovers' ./test/explorer
 
 # How long there are random faults, in rounds or in minutes, and the seed of a
 # run to be repeated.

@@ -69,7 +69,7 @@ func TestPositionsAreKeptWhereEventsDoNotCarryThem(t *testing.T) {
 			}
 		}
 		want := Transaction{GTID: gtid.GTID{Server: 1, Seq: 7}, Flags: FlagTransaction, At: time.Unix(9, 0),
-			Written: time.Unix(0, 0), File: "b.1", Start: c.start, Pos: c.end, Bytes: 570, Events: 3}
+			Written: time.Unix(0, 0), Began: time.Unix(0, 0), File: "b.1", Start: c.start, Pos: c.end, Bytes: 570, Events: 3}
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, want)
 		}

@@ -124,7 +124,10 @@ func (d *decider) assessServer(name string) ServerReport {
 	}
 	m := d.member(name)
 	r := ServerReport{Because: m.because, Promotable: len(m.because) == 0, State: d.slaveState(m),
-		AsHeld: d.stopped(m), Acks: d.acks(name)}
+		Errant: d.errant(name), AsHeld: d.stopped(m), Acks: d.acks(name)}
+	if m.pending() {
+		r.Unapplied = m.received.Seq - m.applied.Seq
+	}
 	if mv := d.v.Servers[d.c.Master]; mv != nil && mv.LastOK.Reach == health.ReachOK && m.sv.LastOK.Reach == health.ReachOK {
 		master := d.bound()
 		if now := mv.LastOK.BinlogPos.Of(d.domain); now.Seq > master.Seq {
@@ -212,7 +215,7 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 		}
 		extra, do := m.s.Diverged, "replctl rejoin "+m.name+" says where they are saved; replctl rejoin "+m.name+" --discard-errant gives them up"
 		if len(extra) == 0 {
-			extra, do = d.errant(m.name), "replctl history"
+			extra = d.errant(m.name)
 		}
 		add("diverged", do, "it has transactions that the cluster does not have: %s", printGTIDs(extra))
 	case "stopped", "broken":
@@ -227,7 +230,7 @@ func (d *decider) serverProblems(m *member, state string) []Problem {
 func (d *decider) threadProblems(m *member, add func(code, do, format string, args ...any)) {
 	st := m.sv.Last.Slave
 	if st == nil {
-		add("not_a_slave", "", "it replicates from nobody")
+		add("not_a_slave", "replctl start "+m.name, "it replicates from nobody")
 		return
 	}
 	source := d.sourceOf(st)
@@ -237,16 +240,20 @@ func (d *decider) threadProblems(m *member, add func(code, do, format string, ar
 	case st.SQLErrno != 0:
 		add("slave_sql_error", threadAdvice(m.name, "SQL_THREAD", st.IO != health.ThreadNo), "its SQL thread stopped with error %d: %s", st.SQLErrno, st.SQLError)
 	case st.IOErrno != 0:
-		add("slave_io_error", threadAdvice(m.name, "IO_THREAD", st.SQL == health.ThreadYes), "its IO thread is %q: error %d: %s", st.IO, st.IOErrno, st.IOError)
+		do := threadAdvice(m.name, "IO_THREAD", st.SQL == health.ThreadYes)
+		if d.in.Verdict.State != health.StateAlive {
+			do = "" // it cannot read from a master that is not there
+		}
+		add("slave_io_error", do, "its IO thread is %q: error %d: %s", st.IO, st.IOErrno, st.IOError)
 	case source == "":
 		add("foreign_source", "", "it replicates from %s:%d, which is no member", st.SourceHost, st.SourcePort)
 	case st.IO == health.ThreadConnecting:
 		add("slave_connecting", "", "its IO thread is connecting to %s", source)
 	case st.IO == health.ThreadNo:
-		add("slave_io_stopped", "replctl rejoin "+m.name, "its IO thread was stopped and reports no error")
+		add("slave_io_stopped", "replctl start "+m.name, "its IO thread was stopped and reports no error")
 	case st.SQL == health.ThreadYes: // its threads run, its relay's do not: see chainProblems
 	default:
-		add("slave_sql_stopped", "replctl rejoin "+m.name, "its SQL thread was stopped and reports no error")
+		add("slave_sql_stopped", "replctl start "+m.name, "its SQL thread was stopped and reports no error")
 	}
 }
 

@@ -203,6 +203,35 @@ func TestAFetchThatFails(t *testing.T) {
 	}
 }
 
+// A candidate that restarted while it fetched goes on at once: its connections
+// do not start by themselves.
+func TestACandidateThatRestartedFetchesOn(t *testing.T) {
+	for io, want := range map[health.Thread]Kind{health.ThreadNo: KindFetch, health.ThreadYes: KindWait} {
+		in, intent := lostMaster(true, bay{4990, 4990, func(_ *topology.Server, sv *health.ServerView) {
+			sv.LastOK.Fetch = &health.SlaveStatus{SourceHost: "h3", SourcePort: 1, IO: io, SQL: io}
+		}}, bay{5000, 5000, promotion(topology.PromotionAvoid)})
+		in.View.Servers["db2"].LastOK.BinlogPos = in.View.Servers["db2"].LastOK.SlavePos
+		d := newDecider(in)
+		ms := d.members("db1")
+		cand, _ := d.pick(intent, ms)
+		if a, _ := d.drain(intent, cand, ms); cand.name != "db2" || a.Kind != want {
+			t.Errorf("IO %s: %s %+v", io, cand.name, a)
+		}
+	}
+}
+
+// What a person gave up on a slave that can be asked may have been acknowledged:
+// it is not undone on the old master as if nobody had been told OK for it.
+func TestWhatAPersonGaveUpMayHaveBeenAcknowledged(t *testing.T) {
+	for applied, want := range map[uint64]int{4990: 1, 5000: 0} {
+		in, intent := lostMaster(true, bay{5000, 4990, stuck}, bay{applied, applied, nil})
+		intent.Opening = &topology.Opening{Server: "db3", Applied: gtid.GTID{Server: 1, Seq: applied}}
+		if got := newDecider(in).unseen(intent); len(got) != want {
+			t.Errorf("opened at %d: %v", applied, got)
+		}
+	}
+}
+
 // Who is slow is waited for with an estimate.
 func TestASlowCandidateIsShownWithAnEstimate(t *testing.T) {
 	in, _ := lostMaster(true, bay{5000, 3000, func(_ *topology.Server, sv *health.ServerView) { sv.ApplyRate = 100 }}, bay{4999, 4999, nil})

@@ -21,6 +21,9 @@ func (d *decider) care(mv *health.ServerView) Action {
 	if list := d.startedAgain(); len(list) > 0 {
 		return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkStarted{Cluster: d.c.Name, Servers: list}}}
 	}
+	if a, acts := d.staysOpen(mv); acts {
+		return a
+	}
 	if a, acts := d.durability(mv); acts {
 		return a
 	}
@@ -293,7 +296,9 @@ func (d *decider) rejoin() (Action, bool) {
 func (d *decider) examine() (Action, bool) {
 	for _, b := range d.c.Losses {
 		for _, name := range append([]string{b.Master}, b.Unseen...) {
-			if s := d.c.Servers[name]; s != nil && !s.MustFence && !s.Joining && d.streams(name) && len(d.errant(name)) == 0 {
+			s := d.c.Servers[name]
+			follows := d.streams(name) || name == d.c.Master && name != b.Master // one that was promoted since stood on the lineage
+			if s != nil && !s.MustFence && !s.Joining && follows && len(d.errant(name)) == 0 {
 				return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkExamined{Cluster: d.c.Name, Server: name}}}, true
 			}
 		}
@@ -307,7 +312,11 @@ func (d *decider) examine() (Action, bool) {
 func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 	ms := d.members(d.c.Master)
 	lost := d.behind(mv, ms)
-	if lost == "" && !mv.Last.Started.After(d.c.OpenedAt.Add(-2*time.Second)) {
+	restarted := d.restarted(mv)
+	if lost == "" && !restarted && d.c.Shutting {
+		return d.beginReopening("repld had shut the master for a switchover that was given up")
+	}
+	if lost == "" && !restarted {
 		return d.blocked(Problem{Code: "master_read_only", Server: d.c.Master,
 			Text: d.c.Master + " accepts no writes although it did not restart: somebody set read_only"})
 	}
@@ -323,8 +332,21 @@ func (d *decider) masterReadOnly(mv *health.ServerView) Action {
 	if a, acts := d.awaitAckers(mv, ms); acts {
 		return a
 	}
-	return Action{Kind: KindBegin, Why: []string{"the master restarted, nothing was promoted since, and it has lost nothing"},
+	return d.beginReopening("the master restarted, nothing was promoted since, and it has lost nothing")
+}
+
+func (d *decider) beginReopening(why string) Action {
+	return Action{Kind: KindBegin, Why: []string{why},
 		Intent: &topology.Intent{Kind: topology.IntentReopen, Epoch: d.c.Epoch, OldMaster: d.c.Master, Symptom: d.now, Begun: d.now}}
+}
+
+// restarted tells whether the master's process is another one than that which
+// repld opened, and therefore closed by its own configuration.
+func (d *decider) restarted(mv *health.ServerView) bool {
+	if d.c.OpenedProcess.IsZero() {
+		return mv.Last.Started.After(d.c.OpenedAt.Add(-2 * time.Second))
+	}
+	return mv.Last.Started.Sub(d.c.OpenedProcess).Abs() > restartTolerance
 }
 
 // awaitAckers delays the reopening of a restarted master while an acker that may
@@ -382,5 +404,5 @@ func (d *decider) reopen(in *topology.Intent) Action {
 		return wait(retryFirst, "waiting for a fresh look at "+name)
 	}
 	ms := d.members(name)
-	return d.open(in, name, d.armOpening(d.ackersExpected(name, ms)), mv.Last.BinlogPos.Of(d.domain), "the recorded master restarted and lost nothing")
+	return d.open(in, name, d.armOpening(d.ackersExpected(name, ms)), mv.Last.BinlogPos.Of(d.domain), "the recorded master is closed and has lost nothing")
 }

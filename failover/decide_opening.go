@@ -92,7 +92,7 @@ func (d *decider) confirmOpening(in *topology.Intent) Action {
 	}
 	if !sv.Last.ReadOnly {
 		return Action{Kind: KindJournal, Unseen: d.unseen(in), Why: []string{name + " is open"}, Journal: []topology.Command{
-			topology.RecordOpened{Cluster: d.c.Name, Intent: in.ID, At: sv.Last.At, Unseen: d.unseen(in)}}}
+			topology.RecordOpened{Cluster: d.c.Name, Intent: in.ID, At: sv.Last.At, Process: sv.Last.Started, Unseen: d.unseen(in)}}}
 	}
 	if left := in.Opening.Deadline.Sub(sv.Last.Sent); left > 0 {
 		return wait(left, name+" is still closed")
@@ -153,9 +153,15 @@ func (d *decider) unseen(in *topology.Intent) []string {
 		if has, known := d.remembered(in, m); known && d.c.Lineage.Contains(in.Opening.Applied, has) {
 			continue // it was asked during this failover, when nothing more could come to it
 		}
-		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known) {
+		if m.name != in.Opening.Server && (!m.sv.Reachable() || !m.known || d.leftBehind(in, m)) {
 			out = append(out, m.name)
 		}
 	}
 	return out
+}
+
+// leftBehind tells whether a member may have acknowledged what the new master
+// lacks: a person has given it up.
+func (d *decider) leftBehind(in *topology.Intent, m *member) bool {
+	return d.mayHaveAcknowledged(m) && d.own(m, m.received) && m.received.Seq > in.Opening.Applied.Seq
 }

@@ -147,6 +147,31 @@ func (d *decider) rollBack(in *topology.Intent) Action {
 	return d.open(in, in.OldMaster, arm, sv.Last.BinlogPos.Of(d.domain), "the switchover is rolled back: "+in.RollingBack)
 }
 
+// staysOpen settles a switchover that was given up while its master was, or
+// seemed, open: the order to shut it may still be under way, or wait on the
+// server behind a commit. Setting semi-sync to what it is ends that first, as every
+// effect does; a master that is found closed meanwhile is opened again.
+func (d *decider) staysOpen(mv *health.ServerView) (Action, bool) {
+	if !d.c.Shutting {
+		return Action{}, false
+	}
+	kind := KindDisarm
+	if mv.Last.SemiSync.MasterEnabled {
+		kind = KindArm
+	}
+	e := d.in.Effects[d.c.Master]
+	switch {
+	case e.Running != "":
+		return Action{}, false
+	case e.Failed == 0 && (e.Last == KindArm || e.Last == KindDisarm) && mv.Last.Sent.After(e.At):
+		return Action{Kind: KindJournal, Why: []string{d.c.Master + " is open, and nothing is left that could shut it"},
+			Journal: []topology.Command{topology.MarkOpen{Cluster: d.c.Name}}}, true
+	case d.ready(d.c.Master, kind):
+		return d.act(kind, d.c.Master, "ends what is left of a switchover that was given up"), true
+	}
+	return Action{}, false
+}
+
 func (d *decider) endIntent(in *topology.Intent, r topology.Result, why string) Action {
 	return Action{Kind: KindJournal, Ends: r, Why: []string{why}, Journal: []topology.Command{
 		topology.EndIntent{Cluster: d.c.Name, Intent: in.ID, At: d.now}}}

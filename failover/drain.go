@@ -46,9 +46,16 @@ func (d *decider) fetchFrom(in *topology.Intent, cand, holder *member) Action {
 		if d.sourceOf(f) != holder.name {
 			return d.act(KindEndFetch, cand.name, fmt.Sprintf("%s has more than %s", holder.name, cmpOr(d.sourceOf(f), f.SourceHost)))
 		}
+		if f.IO == health.ThreadNo && f.IOErrno == 0 && f.SQLErrno == 0 && d.ready(cand.name, KindFetch) && cand.sv.Last.Sent.After(cand.effect.At) {
+			return d.fetch(in, cand, holder, "it restarted while it fetched") // its threads do not start by themselves
+		}
 		return d.slowly("candidate_fetches", cand, holder.received.Seq-cand.applied.Seq, "fetches up to "+holder.received.String()+" from "+holder.name)
 	}
-	a := d.act(KindFetch, cand.name, fmt.Sprintf("%s has %s, %s has %s", holder.name, holder.received, cand.name, cand.received))
+	return d.fetch(in, cand, holder, fmt.Sprintf("%s has %s, %s has %s", holder.name, holder.received, cand.name, cand.received))
+}
+
+func (d *decider) fetch(in *topology.Intent, cand, holder *member, why string) Action {
+	a := d.act(KindFetch, cand.name, why)
 	if a.Kind == KindFetch {
 		a.From = holder.name
 		a.Journal = []topology.Command{topology.NoteFetch{Cluster: d.c.Name, Intent: in.ID, Server: cand.name, Own: cand.received}}

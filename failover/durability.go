@@ -130,7 +130,7 @@ func (d *decider) tryArm(semi health.SemiSync) (Action, bool) {
 		}
 		return d.act(KindArm, d.c.Master, "an acker streams"), true
 	}
-	if semi.MasterOn && semi.Clients > 0 {
+	if semi.MasterOn && semi.Clients > 0 && d.covered() {
 		return Action{Kind: KindJournal, Why: []string{fmt.Sprintf("commits wait for one of %d ackers", semi.Clients)},
 			Journal: []topology.Command{topology.SetDurabilityState{Cluster: d.c.Name, State: topology.DurabilityArmed, At: d.now,
 				Endless: d.c.Durability == topology.Lossless && d.endless(semi)}}}, true
@@ -145,6 +145,33 @@ func (d *decider) armedLast() bool {
 	e := d.in.Effects[d.c.Master]
 	return e.Running == "" && e.Last == KindArm && e.Failed == 0
 }
+
+// covered tells whether some acker has received all that was committed before the
+// master was armed. Clients were told OK for that without any acker: while the
+// master alone has it, a loss of the master would lose it, and the claim that
+// every commit had waited would be false.
+func (d *decider) covered() bool {
+	at := d.v.Servers[d.c.Master].Last.BinlogPos.Of(d.domain)
+	arm := d.in.Effects[d.c.Master]
+	known := arm.Running == "" && arm.Last == KindArm && arm.Failed == 0
+	for _, name := range d.c.Names() {
+		if !d.acks(name) {
+			continue
+		}
+		m := d.member(name)
+		if m.known && d.c.Lineage.Contains(m.received, at) {
+			return true
+		}
+		// On a busy master the two observations never meet.
+		if lag := m.sv.LagReceived; known && lag != nil && *lag < d.now.Sub(arm.At)-armMargin {
+			return true
+		}
+	}
+	return false
+}
+
+// armMargin is how long after a commit repld has seen it at the latest.
+const armMargin = time.Second
 
 // ackerStreams tells whether some acker's IO thread is connected as one and
 // hears the master: the thread of one that is cut off says for a while that it

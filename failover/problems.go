@@ -1,5 +1,7 @@
 package failover
 
+import "github.com/repld/repld/internal/gtid"
+
 // Problem is one thing that is wrong, or one reason why something cannot be
 // done: a row of docs/problems.md with measured values.
 type Problem struct {
@@ -50,9 +52,14 @@ type ServerReport struct {
 	// Because lists why it is not promotable.
 	Because  []Problem
 	Problems []Problem
+	// Errant are the transactions that it is seen to have and the master has not,
+	// whatever else is the matter with it.
+	Errant []gtid.GTID
 	// AsHeld is true if it is stopped as a person has wanted it, Acks if it
 	// acknowledges the master's commits.
 	AsHeld, Acks bool
+	// Unapplied counts what it is known to have received and not applied.
+	Unapplied uint64
 	// LagTransactions is nil if unknown.
 	LagTransactions *uint64
 }

@@ -47,7 +47,7 @@ func MayUndo(c *topology.Cluster, server string, t Tail, undo bool) (bool, []str
 			add("a person let transactions be lost at its failover, and these may be among them")
 		}
 		if len(b.Unseen) > 0 {
-			add("%s could not be asked during the failover and may have acknowledged", strings.Join(b.Unseen, ", "))
+			add("%s could not be asked, or was given up, during the failover and may have acknowledged", strings.Join(b.Unseen, ", "))
 		}
 		if len(b.Forgotten) > 0 {
 			add("%s may have acknowledged, and was removed, or its data given up, before it could be asked", strings.Join(b.Forgotten, ", "))

@@ -54,9 +54,16 @@ type Cluster struct {
 	// OpenedAt is when repld last opened the master: a server process that is
 	// younger has restarted since, and its read_only is repld's own doing.
 	OpenedAt time.Time `json:"opened_at,omitzero"`
+	// OpenedProcess is when the server process that was opened had started; zero if
+	// unknown.
+	OpenedProcess time.Time `json:"opened_process,omitzero"`
 	// Stopped names the slaves whose IO thread repld has stopped for an intent
 	// and owes a start. Threads that a person stopped are left alone.
 	Stopped []string `json:"stopped,omitempty"`
+	// Shutting is true from the beginning of a switchover until its master, or a
+	// successor, is known to be open for good. A master that is found closed
+	// meanwhile was closed by repld, which owes it an opening.
+	Shutting bool `json:"shutting,omitempty"`
 	// MasterSeen is the highest transaction seen from the recorded master; a
 	// restarted master that is behind it has lost data. ArmedSeen is when the
 	// master was last seen to wait for an acker with every commit. Both are

@@ -202,7 +202,7 @@ func (c FoundEra) apply(st *State) error {
 	if cl.Lineage, err = cl.Lineage.Append(c.Era); err != nil {
 		return err
 	}
-	cl.Epoch, cl.Floor, cl.MasterSeen, cl.OpenedAt = c.Era.Epoch, c.Floor, c.Floor, c.At
+	cl.Epoch, cl.Floor, cl.MasterSeen, cl.OpenedAt, cl.OpenedProcess = c.Era.Epoch, c.Floor, c.Floor, c.At, time.Time{}
 	if c.Start != nil {
 		cl.Start = c.Start
 	}

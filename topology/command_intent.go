@@ -25,6 +25,7 @@ func (c BeginIntent) apply(st *State) error {
 		return fmt.Errorf("cluster %q, intent %s: %w", c.Cluster, cl.Intent.ID, ErrIntentOpen)
 	}
 	cl.Intent = c.Intent.Clone()
+	cl.Shutting = cl.Shutting || c.Intent.Kind == IntentSwitchover
 	if c.Intent.Kind != IntentReopen {
 		// Every IO thread may be stopped from now on; each is owed a start.
 		for _, name := range cl.Names() {
@@ -55,7 +56,7 @@ func (c SendOpening) apply(st *State) error {
 	}
 	o := c.Opening
 	in.Opening = &o
-	if in.Kind == IntentReopen && !o.Armed && cl.Durability != Async {
+	if o.Server == cl.Master && !o.Armed && cl.Durability != Async {
 		// It may go on without an acker from now on. An acker that is out of reach
 		// may hold what was promised before.
 		cl.setDurability(DurabilityDegraded, o.Sent)
@@ -126,6 +127,21 @@ func (c NoteFetch) apply(st *State) error {
 	return nil
 }
 
+// MarkOpen journals that the master is open and that nothing which repld sent
+// to shut it can take effect any more.
+type MarkOpen struct{ Cluster string }
+
+func (c MarkOpen) cluster() string  { return c.Cluster }
+func (c MarkOpen) structural() bool { return false }
+func (c MarkOpen) apply(st *State) error {
+	cl, err := st.find(c.Cluster)
+	if err != nil {
+		return err
+	}
+	cl.Shutting = false
+	return nil
+}
+
 // RollBack journals that a switchover is given up: its old master is opened
 // again. It is refused once an opening may have taken effect elsewhere.
 type RollBack struct{ Cluster, Intent, Why string }
@@ -164,6 +180,8 @@ func (c WithdrawOpening) apply(st *State) error {
 type RecordOpened struct {
 	Cluster, Intent string
 	At              time.Time
+	// Process is when the opened server's process had started.
+	Process time.Time
 	// Unseen lists the servers that could hold more and were not reachable.
 	Unseen []string
 }
@@ -182,12 +200,16 @@ func (c RecordOpened) apply(st *State) error {
 	if s == nil {
 		return fmt.Errorf("server %q: %w", in.Opening.Server, ErrNoServer)
 	}
-	in.Opened, cl.OpenedAt = c.At, c.At
+	in.Opened, cl.OpenedAt, cl.OpenedProcess, cl.Shutting = c.At, c.At, c.Process, false
+	again := in.Opening.Server == cl.Master // reopened, or a switchover rolled back
 	cl.EventsDue = !cl.Events.IsZero()
 	cl.Stopped = without(cl.Stopped, s.Name)
 	switch {
 	case cl.Durability == Async:
 		cl.setDurability(DurabilityOff, c.At)
+	case in.Opening.Armed && again && cl.DurabilityState != DurabilityArmed:
+		// Its commits wait again, but it may alone have what it told clients OK for
+		// before: it counts as armed once an acker has that too.
 	case in.Opening.Armed:
 		// It was seen armed, and closed, before: whatever it commits waits, though no
 		// acker has come yet.
@@ -197,8 +219,8 @@ func (c RecordOpened) apply(st *State) error {
 	default:
 		cl.setDurability(DurabilityDegraded, c.At)
 	}
-	if in.Opening.Server == cl.Master {
-		return nil // the same master goes on: reopened, or a switchover rolled back
+	if again {
+		return nil
 	}
 	era := gtid.Era{Epoch: in.Epoch, Domain: cl.Lineage.Domain(), Server: s.Identity.ServerID, First: in.Opening.Applied.Seq + 1}
 	if cl.Lineage, err = cl.Lineage.Append(era); err != nil {

@@ -61,12 +61,18 @@ func (r *repld) Remove(_ context.Context, _ string, req api.RemoveRequest, p api
 // start serves r and points replctl at it.
 func (r *repld) start(t *testing.T) {
 	t.Helper()
+	serve(t, r, r)
+}
+
+// serve puts an implementation behind a control socket and points replctl at it.
+func serve(t *testing.T, read api.Reader, change api.Changer) {
+	t.Helper()
 	endpoint := "unix://" + filepath.Join(t.TempDir(), "s")
 	l, err := api.Listen(endpoint, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := api.NewServer(r, r, api.ThisVersion(), slog.New(slog.DiscardHandler))
+	s := api.NewServer(read, change, api.ThisVersion(), slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -162,10 +163,10 @@ func (ch *changer) recordMaster(cluster string, res *provision.MasterResult) err
 	return ch.store.SavePending(cluster, res.Server.Name, nil)
 }
 
-// operation records a finished verb in the history.
+// operation records a finished verb in the history; without a result it is done.
 func (ch *changer) operation(op topology.Operation) string {
 	total := millis(time.Since(op.StartedAt))
-	op.Result, op.EndedAt, op.TotalMS = topology.ResultDone, time.Now(), &total
+	op.Result, op.EndedAt, op.TotalMS = cmp.Or(op.Result, topology.ResultDone), time.Now(), &total
 	done, err := ch.store.NewOperation(op)
 	if err != nil {
 		ch.log.Error("the history cannot be written", logCluster, op.Cluster, logError, err)

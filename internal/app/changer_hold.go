@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/repld/repld/failover"
@@ -17,7 +16,8 @@ import (
 // holdPatience is how long a slave's threads are waited for.
 const holdPatience = 30 * time.Second
 
-// slaveOf finds a slave that a person wants to do something with.
+// slaveOf finds a slave that a person wants to do something with, for the loop
+// to do: while it is paused nothing would come of it.
 func (ch *changer) slaveOf(cluster, name string) (*topology.Cluster, *topology.Server, *guard, error) {
 	g, err := ch.guardOf(cluster)
 	if err != nil {
@@ -39,7 +39,18 @@ func (ch *changer) slaveOf(cluster, name string) (*topology.Cluster, *topology.S
 		return nil, nil, nil, &fault.Error{Kind: fault.Refused, Code: "joining", What: name + " is being set up", Server: name,
 			Cause: "its set-up or re-seeding has not ended", State: "nothing was changed", Do: "replctl status"}
 	}
-	return c, s, g, nil
+	return c, s, g, notPaused(g, name)
+}
+
+// notPaused refuses what repld would have to do by itself while that is forbidden.
+func notPaused(g *guard, name string) error {
+	_, report := g.loop.Report()
+	i := slices.IndexFunc(report.Problems, func(p failover.Problem) bool { return p.Code == "paused" })
+	if i < 0 {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Refused, Code: "paused", What: "automatic action is paused", Server: name, Cause: report.Problems[i].Text,
+		State: "nothing was changed", Do: "replctl resume first"}
 }
 
 // withoutAcker says what it means if a slave acknowledges no more: a question if
@@ -100,6 +111,9 @@ func (ch *changer) Stop(ctx context.Context, cluster string, r api.StopRequest, 
 	if _, rep := g.loop.Report(); s.Held == held && rep.Servers[r.Name].AsHeld {
 		return &api.Result{Plan: planIf(r.DryRun), Text: r.Name + " is stopped already: nothing to do"}, nil
 	}
+	if err := stoppable(g, r.Name); err != nil {
+		return nil, err
+	}
 	plan := &api.Plan{Steps: []api.PlanStep{{Server: r.Name, Text: text}}}
 	if !r.SQLOnly {
 		if plan.Question, err = ch.withoutAcker(c, g, r.Name); err != nil {
@@ -115,12 +129,44 @@ func (ch *changer) Stop(ctx context.Context, cluster string, r api.StopRequest, 
 	if err := ch.store.Apply(topology.SetHeld{Cluster: cluster, Server: r.Name, Held: held}); err != nil {
 		return nil, err
 	}
-	if err := await(ctx, g, "the stop", r.Name, func(_ failover.Input, rep failover.Report) bool { return rep.Servers[r.Name].AsHeld }); err != nil {
+	if err := await(ctx, g, "the stop", r.Name, func(in failover.Input, rep failover.Report) bool {
+		return wants(in, r.Name, held) && rep.Servers[r.Name].AsHeld
+	}); err != nil {
 		return nil, err
 	}
 	in, _ := g.loop.Report()
 	return &api.Result{Changed: true, Text: fmt.Sprintf("%s is stopped at %s, and stays so until: replctl start %s",
 		r.Name, in.View.Servers[r.Name].LastOK.SlavePos, r.Name)}, nil
+}
+
+// stoppable refuses to stop what could not be stopped with nothing left to apply.
+func stoppable(g *guard, name string) error {
+	in, rep := g.loop.Report()
+	sv := in.View.Servers[name]
+	refuse := func(cause, do string) error {
+		return &fault.Error{Kind: fault.Refused, Code: "not_stoppable", What: name + " cannot be stopped in order", Server: name, Cause: cause,
+			State: "nothing was changed", Do: do}
+	}
+	switch {
+	case !sv.Reachable():
+		return &fault.Error{Kind: fault.Failed, Code: "unreachable", What: "the server cannot be reached", Server: name, Cause: unreachableText(sv),
+			State: "nothing was changed", Do: "start the server, then run the command again"}
+	case sv.Last.Slave == nil:
+		return refuse("it replicates from nobody", "replctl start "+name)
+	case sv.Last.Slave.SQLErrno != 0:
+		return refuse("it cannot apply what it received: "+problemTexts(rep.Servers[name].Problems), "replctl explain "+name)
+	case sv.Last.Slave.IO == health.ThreadNo && sv.Last.Slave.SQL == health.ThreadNo && rep.Servers[name].Unapplied != 0:
+		return refuse(fmt.Sprintf("both its threads are down, with %d transactions to apply that a start by hand would drop", rep.Servers[name].Unapplied),
+			"replctl start "+name+" applies them; then stop it")
+	}
+	return nil
+}
+
+func unreachableText(sv *health.ServerView) string {
+	if sv.Last.Err != "" {
+		return sv.Last.Err
+	}
+	return "it was not observed yet"
 }
 
 // Start implements [api.Changer].
@@ -146,7 +192,7 @@ func (ch *changer) Start(ctx context.Context, cluster string, r api.StartRequest
 		return nil, &fault.Error{Kind: fault.Refused, Code: "not_startable", What: r.Name + " cannot simply be started", Server: r.Name,
 			Cause: problemTexts(rep.Servers[r.Name].Problems), State: "nothing was changed", Do: "replctl explain " + r.Name}
 	case !sv.Reachable():
-		return nil, &fault.Error{Kind: fault.Failed, Code: "unreachable", What: "the server cannot be reached", Server: r.Name, Cause: sv.Last.Err,
+		return nil, &fault.Error{Kind: fault.Failed, Code: "unreachable", What: "the server cannot be reached", Server: r.Name, Cause: unreachableText(sv),
 			State: "nothing was changed", Do: "start the server, then run the command again"}
 	case r.DryRun:
 		return &api.Result{Plan: &api.Plan{Steps: []api.PlanStep{{Server: r.Name, Text: "apply what it received, start both threads, and leave them to repld again"}}}}, nil
@@ -154,137 +200,22 @@ func (ch *changer) Start(ctx context.Context, cluster string, r api.StartRequest
 	if err := ch.store.Apply(topology.SetHeld{Cluster: cluster, Server: r.Name}); err != nil {
 		return nil, err
 	}
-	if err := await(ctx, g, "the start", r.Name, func(_ failover.Input, rep failover.Report) bool { return running(rep.Servers[r.Name].State) }); err != nil {
+	if err := await(ctx, g, "the start", r.Name, func(in failover.Input, rep failover.Report) bool {
+		return wants(in, r.Name, "") && running(rep.Servers[r.Name].State)
+	}); err != nil {
 		return nil, err
 	}
 	return &api.Result{Changed: true, Text: r.Name + " replicates again"}, nil
+}
+
+// wants tells whether a report already knows of a wish: one from before it would
+// be judged by the wish before.
+func wants(in failover.Input, name string, held topology.Held) bool {
+	s := in.View.Cluster.Servers[name]
+	return s != nil && s.Held == held
 }
 
 // running tells whether a state is one of a slave that replicates.
 func running(state string) bool {
 	return state == "streaming" || state == "catching_up" || state == "lagging"
 }
-
-// Maintenance implements [api.Changer].
-func (ch *changer) Maintenance(ctx context.Context, cluster string, r api.MaintenanceRequest, _ api.Progress) (*api.Result, error) {
-	release, err := ch.exclusive(cluster)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	c, s, g, err := ch.slaveOf(cluster, r.Name)
-	if err != nil {
-		return nil, err
-	}
-	if s.Maintenance == r.On && s.Retired == r.On {
-		return &api.Result{Plan: planIf(r.DryRun), Text: fmt.Sprintf("maintenance of %s is %s already: nothing to do", r.Name, onOff(r.On))}, nil
-	}
-	plan := &api.Plan{Steps: []api.PlanStep{{Server: r.Name, Text: "treat it as any other slave again"}}}
-	if r.On {
-		plan.Steps[0].Text = "let it acknowledge no more, then leave it alone: no action, no promotion, no alarm"
-		if plan.Question, err = ch.withoutAcker(c, g, r.Name); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case r.DryRun:
-		return &api.Result{Plan: plan}, nil
-	case plan.Question != "" && !r.Confirmed:
-		return nil, unconfirmed(plan.Question)
-	}
-	if err := ch.store.Apply(topology.SetMaintenance{Cluster: cluster, Server: r.Name, On: r.On}); err != nil {
-		return nil, err
-	}
-	out := &api.Result{Changed: true, Text: fmt.Sprintf("maintenance of %s is %s", r.Name, onOff(r.On))}
-	if r.On {
-		warning, err := ch.retire(ctx, g, r.Name)
-		if err != nil {
-			return nil, err
-		}
-		if warning != "" {
-			out.Warnings = append(out.Warnings, warning)
-		}
-	}
-	return out, nil
-}
-
-// retire waits until a server in maintenance acknowledges nothing any more and
-// is not the only one that has what it acknowledged. If that does not come about
-// it takes the maintenance back; a server that cannot be reached stays in it, but
-// a failover will ask for it.
-func (ch *changer) retire(ctx context.Context, g *guard, name string) (warning string, err error) {
-	begun := time.Now()
-	var upTo uint64
-	err = await(ctx, g, "the maintenance", name, func(in failover.Input, rep failover.Report) bool {
-		c, mv := in.View.Cluster, in.View.Servers[in.View.Cluster.Master]
-		if !silent(in, rep, name, begun) {
-			return false
-		}
-		domain := c.Lineage.Domain()
-		if upTo == 0 {
-			upTo = mv.Last.BinlogPos.Of(domain).Seq
-		}
-		others := 0
-		for other, s := range c.Servers {
-			if other == name || other == c.Master || len(s.NeverPromotable()) > 0 {
-				continue
-			}
-			others++
-			ov := in.View.Servers[other]
-			if rep.Servers[other].Promotable && ov.Reachable() && max(ov.Last.SlavePos.Of(domain).Seq, receivedSeq(ov.Last.Slave, domain)) >= upTo {
-				return true
-			}
-		}
-		return others == 0 // then nobody is promoted in its place either
-	})
-	if err == nil {
-		return "", ch.store.Apply(topology.MarkRetired{Cluster: g.loop.Cluster(), Server: name})
-	}
-	if in, _ := g.loop.Report(); !in.View.Servers[name].Reachable() {
-		return name + " cannot be reached, and may still acknowledge commits or be the only one that has some: a failover will wait for it", nil
-	}
-	f := &fault.Error{Kind: fault.Failed, Code: "not_retired", What: name + " could not be taken out of service", Server: name,
-		Cause: "no other slave has all yet that it may have acknowledged", State: "it is in service as before", Do: "replctl status", Err: err}
-	if back := ch.store.Apply(topology.SetMaintenance{Cluster: g.loop.Cluster(), Server: name}); back != nil {
-		f.State = "it could not be put back into service: " + back.Error()
-	}
-	return "", f
-}
-
-// silent tells whether a server in maintenance is seen, since a time, to
-// acknowledge nothing: itself, or by the master, which has no other ackers than
-// those that can be asked.
-func silent(in failover.Input, rep failover.Report, name string, since time.Time) bool {
-	v, c := in.View, in.View.Cluster
-	mv, sv, s := v.Servers[c.Master], v.Servers[name], c.Servers[name]
-	if s == nil || !s.Maintenance || !mv.Reachable() || mv.Last.Sent.Before(since) || rep.Servers[name].Acks {
-		return false
-	}
-	if sv.Reachable() {
-		return sv.Last.Sent.After(since) && !sv.Last.SemiSync.SlaveOn
-	}
-	known := 0
-	for other, ov := range v.Servers {
-		if other != c.Master && ov.Reachable() && ov.Last.SemiSync.SlaveOn {
-			known++
-		}
-	}
-	return mv.Last.SemiSync.Clients <= known
-}
-
-func receivedSeq(st *health.SlaveStatus, domain uint32) uint64 {
-	if st == nil {
-		return 0
-	}
-	return st.Received.Of(domain).Seq
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
-// quoted joins a command for a text.
-func quoted(argv []string) string { return strings.Join(argv, " ") }

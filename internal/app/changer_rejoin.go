@@ -49,10 +49,17 @@ func (ch *changer) Rejoin(ctx context.Context, cluster string, r api.RejoinReque
 	case state == "broken" && sv.Last.Slave.SQLErrno == 0 && chainFault(report.Servers[r.Name]) != "":
 		return nil, &fault.Error{Kind: fault.Refused, Code: "source_unusable", What: "the server itself is in order, what it replicates from is not", Server: r.Name,
 			Cause: chainFault(report.Servers[r.Name]), State: "nothing was changed", Do: "put that one right; or: replctl init slave " + r.Name + " without --source"}
-	case state == "diverged" && !r.DiscardErrant:
-		return nil, notDiscarded(c, r.Name, problemTexts(report.Servers[r.Name].Problems), "what it alone has is saved first")
+	case (state == "diverged" || alone(s, report)) && !r.DiscardErrant:
+		return nil, notDiscarded(c, r.Name, joinGTIDs(report.Servers[r.Name].Errant), "what it alone has is saved first")
 	}
 	return ch.rejoinByCopy(ctx, g, c, r, p)
+}
+
+// alone tells whether a server is seen to have transactions of its own that were
+// not saved yet, also one whose set-up was interrupted. (Half of a copy has none:
+// what the server had before was saved before.)
+func alone(s *topology.Server, r failover.Report) bool {
+	return len(r.Servers[s.Name].Errant) > 0 && len(s.Diverged) == 0 && !s.Reseeding
 }
 
 // mayRejoin refuses what must not, or cannot, be done.
@@ -144,7 +151,7 @@ func (ch *changer) rejoinByCopy(ctx context.Context, g *guard, c *topology.Clust
 	begun := time.Now()
 	op := topology.Operation{Cluster: c.Name, Kind: topology.OpRejoin, Server: r.Name, Epoch: c.Epoch, StartedAt: begun, Evidence: []string{"ordered by hand"}}
 	_, report, _ := ch.guards.Report(c.Name)
-	if report.Servers[r.Name].State == "diverged" && len(c.Servers[r.Name].Diverged) == 0 {
+	if alone(c.Servers[r.Name], report) {
 		if left := ch.applied(ctx, c.Name, r.Name); left != "" {
 			op.Evidence = append(op.Evidence, left)
 		}

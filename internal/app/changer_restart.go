@@ -1,8 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/repld/repld/failover"
@@ -55,12 +58,15 @@ func (ch *changer) Restart(ctx context.Context, cluster string, r api.RestartReq
 		}
 		tell(p, "switchover", r.Name, "done", op.NewMaster+" is the master")
 	}
-	if err := ch.restartServer(ctx, g, &s, p); err != nil {
+	err = ch.restartServer(ctx, g, &s, p)
+	done := topology.Operation{Cluster: cluster, Kind: topology.OpRestart, Server: r.Name, Epoch: ch.store.Cluster(cluster).Epoch, StartedAt: begun,
+		Evidence: []string{"a person ordered it"}, Detail: quoted(s.RestartCommand), Result: topology.ResultDone}
+	if err != nil {
+		done.Result, done.Detail = topology.ResultFailed, fault.Brief(err)
+		ch.operation(done)
 		return nil, err
 	}
-	id := ch.operation(topology.Operation{Cluster: cluster, Kind: topology.OpRestart, Server: r.Name, Epoch: ch.store.Cluster(cluster).Epoch, StartedAt: begun,
-		Evidence: []string{"a person ordered it"}, Detail: quoted(s.RestartCommand)})
-	return &api.Result{Changed: true, Operation: id, Text: fmt.Sprintf("%s was restarted and is in service again, as %s", r.Name, roleNow(ch.store.Cluster(cluster), r.Name))}, nil
+	return &api.Result{Changed: true, Operation: ch.operation(done), Text: fmt.Sprintf("%s was restarted and is in service again, as %s", r.Name, roleNow(ch.store.Cluster(cluster), r.Name))}, nil
 }
 
 func tell(p api.Progress, name, server, status, text string) {
@@ -91,23 +97,25 @@ func (ch *changer) planRestart(c *topology.Cluster, g *guard, r api.RestartReque
 		return refuse(fault.Refused, "intent_open", "a "+string(c.Intent.Kind)+" of the cluster is under way", "repld may be changing this server right now", "replctl status")
 	case s.Joining:
 		return refuse(fault.Refused, "joining", r.Name+" is being set up", "its set-up or re-seeding has not ended", "replctl status")
+	case s.MustFence:
+		return refuse(fault.Refused, "must_fence", "the server has not been fenced yet", "it was the master and has not been seen read-only", "replctl status")
 	case len(s.RestartCommand) == 0:
 		return refuse(fault.Partly, "restart_needed", "repld does not know how to restart the server", "no restart command is recorded for it",
 			"restart it by hand (replctl pause first, if it is the master), or run init again with --restart-command")
+	}
+	if err := notPaused(g, r.Name); err != nil {
+		return nil, err
 	}
 	command := api.PlanStep{Server: r.Name, Text: "run " + quoted(s.RestartCommand), Outage: "the server is down until it has started again"}
 	plan := &api.Plan{Question: "Restart " + r.Name + "?"}
 	switch {
 	case c.Master != r.Name:
-		question, err := ch.withoutAcker(c, g, r.Name)
-		if err != nil {
-			return nil, err
-		}
-		if question != "" {
-			plan.Warnings = append(plan.Warnings, r.Name+" is the only acker: commits wait meanwhile")
-		}
+		plan.Warnings = onlyAcker(c, g, r.Name)
 		plan.Steps = []api.PlanStep{command, {Server: r.Name, Text: "apply what it had received, and let it follow again"}}
 	case r.InPlace:
+		if err := isOpen(g, r.Name); err != nil {
+			return nil, err
+		}
 		plan.Question = fmt.Sprintf("Restart the master %s in its place? Nobody can write meanwhile.", r.Name)
 		command.Outage = "nobody can write until it has started again and is opened"
 		plan.Steps = []api.PlanStep{{Server: r.Name, Text: fmt.Sprintf("take it for no lost master, for %v at most", restartLimit)}, command, {Server: r.Name, Text: "open it again"}}
@@ -116,42 +124,107 @@ func (ch *changer) planRestart(c *topology.Cluster, g *guard, r api.RestartReque
 		if err != nil {
 			return nil, err
 		}
+		if c.Durability != topology.Async && len(couldReplace(c, sw.Candidate)) == 0 {
+			plan.Warnings = append(plan.Warnings, r.Name+" is then the only acker: commits wait while it is down")
+		}
 		plan.Question = fmt.Sprintf("Make %s the master in place of %s, and restart that?", sw.Candidate, r.Name)
 		plan.Steps = append(switchoverPlan(sw).Steps, command, api.PlanStep{Server: r.Name, Text: "let it follow as a slave; it does not become the master again"})
 	}
 	return plan, nil
 }
 
+// onlyAcker warns that commits will wait. That is no refusal, not in lossless
+// either: a restart ends by itself.
+func onlyAcker(c *topology.Cluster, g *guard, name string) []string {
+	_, r := g.loop.Report()
+	if c.Durability == topology.Async || len(r.Ackers) != 1 || r.Ackers[0] != name {
+		return nil
+	}
+	return []string{name + " is the only acker: commits wait while it is down"}
+}
+
+// isOpen refuses to restart a master in its place that is not in order: repld
+// opens again only what it knows to have lost nothing.
+func isOpen(g *guard, name string) error {
+	in, _ := g.loop.Report()
+	mv := in.View.Servers[name]
+	if in.Verdict.State == health.StateAlive && mv.Reachable() && !mv.Last.ReadOnly {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Refused, Code: "master_not_open", What: "the master is not known to be alive and open", Server: name,
+		Cause: strings.Join(in.Verdict.Evidence, "; "), State: "nothing was changed", Do: "replctl status"}
+}
+
+// expectLoss lets the loop take the master's restart for no loss, and returns
+// once it does. What it gives ends that; if repld itself ends first, the journaled
+// time does.
+func (ch *changer) expectLoss(ctx context.Context, g *guard, master string) (end func() error, err error) {
+	cluster := g.loop.Cluster()
+	if err := ch.store.Apply(topology.AwaitRestart{Cluster: cluster, Until: time.Now().Add(restartLimit)}); err != nil {
+		return nil, err
+	}
+	end = func() error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return ch.store.Apply(topology.AwaitRestart{Cluster: cluster})
+	}
+	err = await(ctx, g, "the loop's knowledge of the restart", master, func(in failover.Input, _ failover.Report) bool {
+		return in.View.Cluster.RestartUntil.After(in.View.Now)
+	})
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	return end, nil
+}
+
 // restartServer runs the command and waits until the server is in service again.
 func (ch *changer) restartServer(ctx context.Context, g *guard, s *topology.Server, p api.Progress) (err error) {
-	cluster := g.loop.Cluster()
-	if ch.store.Cluster(cluster).Master == s.Name {
-		if err := ch.store.Apply(topology.AwaitRestart{Cluster: cluster, Until: time.Now().Add(restartLimit)}); err != nil {
+	if ch.store.Cluster(g.loop.Cluster()).Master == s.Name {
+		var end func() error
+		if end, err = ch.expectLoss(ctx, g, s.Name); err != nil {
 			return err
 		}
 		defer func() {
-			if clearErr := ch.store.Apply(topology.AwaitRestart{Cluster: cluster}); err == nil {
-				err = clearErr
+			if endErr := end(); err == nil {
+				err = endErr
 			}
 		}()
 	}
-	in, _ := g.loop.Report()
-	before := in.View.Servers[s.Name].LastOK.Started
+	in, rep := g.loop.Report()
+	before, served := in.View.Servers[s.Name].LastOK.Started, rep.Servers[s.Name].State
 	tell(p, "restart", s.Name, "start", quoted(s.RestartCommand))
 	output, err := provision.RunRestart(ctx, s.RestartCommand, restartLimit)
 	if err != nil {
-		return &fault.Error{Kind: fault.Failed, Code: "restart_failed", What: "the restart command failed", Server: s.Name, Cause: fmt.Sprintf("%v: %s", err, output),
+		return &fault.Error{Kind: fault.Failed, Code: "restart_failed", What: "the restart command failed", Server: s.Name, Cause: fmt.Sprintf("%v: %s", err, cmp.Or(output, "it said nothing")),
 			State: "repld treats the server as it finds it", Do: "see its error log; then replctl status", Err: err}
 	}
 	ended := time.Now()
 	tell(p, "restart", s.Name, "done", "the command has ended")
-	held := s.Held != "" || s.Maintenance
-	return await(ctx, g, "the server's return", s.Name, func(in failover.Input, rep failover.Report) bool {
+	held := s.Held != "" || s.Maintenance || served != "writable" && !running(served)
+	var seen, anew bool
+	err = await(ctx, g, "the server's return", s.Name, func(in failover.Input, rep failover.Report) bool {
 		sv := in.View.Servers[s.Name]
-		if sv.Last.Reach != health.ReachOK || sv.Last.Sent.Before(ended) || !before.IsZero() && sv.Last.Started.Sub(before) < uptimePrecision {
-			return false
-		}
+		seen = sv.Last.Reach == health.ReachOK && sv.Last.Sent.After(ended)
+		anew = seen && (before.IsZero() || sv.Last.Started.Sub(before) >= uptimePrecision)
 		state := rep.Servers[s.Name].State
-		return state == "writable" && in.View.Cluster.Master == s.Name || running(state) || held
+		return anew && (state == "writable" && in.View.Cluster.Master == s.Name || running(state) || held)
 	})
+	in, _ = g.loop.Report()
+	switch {
+	case err == nil:
+		return nil
+	case seen && !anew:
+		return &fault.Error{Kind: fault.Failed, Code: "not_restarted", What: "the restart command ended, and the server did not restart", Server: s.Name,
+			Cause: fmt.Sprintf("it runs since %s as before; the command said: %s", before.Format(time.RFC3339), cmp.Or(output, "nothing")),
+			State: "the server is in service as before", Do: "see that this restarts it: " + quoted(s.RestartCommand), Err: err}
+	case !seen:
+		return &fault.Error{Kind: fault.Failed, Code: "not_back", What: "the restart command ended, and the server does not answer", Server: s.Name,
+			Cause: fmt.Sprintf("%s; the command said: %s", unreachableText(in.View.Servers[s.Name]), cmp.Or(output, "nothing")),
+			State: "repld treats the server as it finds it", Do: "see its error log; then replctl status", Err: err}
+	}
+	return err
 }
+
+// quoted joins a command for a text.
+func quoted(argv []string) string { return strings.Join(argv, " ") }

@@ -43,6 +43,9 @@ const stateAttached = "the server is configured and read-only, its data is compl
 
 func (s *slaveSession) attachFault(ctx context.Context, err error) error {
 	f := s.fail("attach_failed", "replication could not be started", err, "the server is configured and read-only, its data is complete")
+	if s.env.Cluster.Servers[s.r.Name] != nil {
+		f.Do += "; or, if its data may be replaced by the master's: replctl rejoin " + s.r.Name
+	}
 	var connect *mysql.ConnectError
 	if errors.As(err, &connect) {
 		explained := mysql.Explain(ctx, err, s.own())

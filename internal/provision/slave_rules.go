@@ -31,6 +31,7 @@ func SlaveRules(r SlaveRequest, s SlaveFacts) []Rule {
 		rule("existing_data", func(f Facts, c Context) Check { return s.judgeData(r, kind(f, c)) }),
 		rule("restored_position", func(f Facts, c Context) Check { return s.judgePosition(f, c, kind(f, c)) }),
 		rule("disk_space", func(f Facts, c Context) Check { return s.judgeSpace(kind(f, c)) }),
+		rule("incomplete_data", func(_ Facts, c Context) Check { return s.judgeGaps(r, c) }),
 		rule("filters", func(Facts, Context) Check { return s.judgeFilters(r) }),
 		rule("skip_errors", func(Facts, Context) Check { return s.judgeSkip(r) }),
 	)
@@ -201,6 +202,28 @@ func (s *SlaveFacts) judgeSpace(kind copyKind) Check {
 		return refuse("make room on its disk", "about %s are needed, %s are free", sizeText(need+need/10), sizeText(s.Free+s.Holding.Bytes()))
 	}
 	return pass("about %s are copied, %s are free", sizeText(need), sizeText(s.Free))
+}
+
+// judgeGaps keeps a slave out of the ranks that lacks, or may lack, what it was
+// told to leave out: its data does not become whole by leaving the option away.
+func (s *SlaveFacts) judgeGaps(r SlaveRequest, c Context) Check {
+	srv := c.Cluster.Servers[s.Name]
+	if srv == nil {
+		return pass("it is a new member")
+	}
+	again := "replctl remove " + s.Name + ", then init slave again with --replace-data, which copies the master's data"
+	for _, db := range r.ReplicateDoDB {
+		if len(srv.ReplicateDoDB) > 0 && !slices.Contains(srv.ReplicateDoDB, db) {
+			return refuse(again, "it has replicated only %s so far, and has no data of %s", strings.Join(srv.ReplicateDoDB, ", "), db)
+		}
+	}
+	switch {
+	case len(srv.ReplicateDoDB) > 0 && len(r.ReplicateDoDB) == 0:
+		return refuse(again+"; or give the same --replicate-do-db", "it has replicated only %s so far, and lacks everything else", strings.Join(srv.ReplicateDoDB, ", "))
+	case srv.SkipErrors != "" && r.SkipErrors == "":
+		return refuse(again+"; or give --skip-errors "+strings.ToLower(srv.SkipErrors), "it has skipped errors (%s) so far, and may differ from its master", srv.SkipErrors)
+	}
+	return pass("nothing was left out")
 }
 
 // judgeFilters: a filter that was set by hand makes gaps that nothing shows, and

@@ -270,6 +270,12 @@ func TestCaseA8AFilteredSlaveIsNeverPromotableAndUsesWildRules(t *testing.T) {
 	if got := s.MustValue(t, "SELECT @@replicate_wild_do_table"); got != "app.%" {
 		t.Errorf("after a restart the filter is %q", got)
 	}
+	// Without the filter it would be whole in name only.
+	_, err = rig.init(t, rig.request(s))
+	wantFault(t, err, fault.Refused, "incomplete_data", "only app", "--replace-data", "nothing was changed")
+	r.ReplicateDoDB = []string{"app", "other"}
+	_, err = rig.init(t, r)
+	wantFault(t, err, fault.Refused, "incomplete_data", "no data of other", "--replace-data")
 }
 
 func TestInitSlaveWithDelayAndSkipErrorsIsNoAcker(t *testing.T) {

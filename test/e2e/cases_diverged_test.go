@@ -17,7 +17,6 @@ import (
 // read-only, what it has is saved where a person can read it, and only the
 // explicit word gives it up.
 func TestCaseA23_DivergedOldMasterIsKeptOutUntilAPersonDecides(t *testing.T) {
-	t.Parallel()
 	r := startAll(t, rig.Options{Servers: 3})
 	db1 := r.Server("db1")
 	db1.MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY, text VARCHAR(40))", "INSERT INTO app.t VALUES (1,'one'),(2,'two'),(3,'three'),(4,'four')")

@@ -12,7 +12,6 @@ import (
 // error; the master is not taken for lost, and with the limit raised and the
 // thread started, as status says, the slave goes on.
 func TestCaseA10_EventLargerThanTheSlavesLimit(t *testing.T) {
-	t.Parallel()
 	r := startAll(t, rig.Options{Servers: 3})
 	master, slave := r.Server("db1"), r.Server("db2")
 	if v := slave.MustValue(t, "SELECT @@slave_max_allowed_packet"); v != "1073741824" {

@@ -16,7 +16,6 @@ import (
 // A25: whatever happens to the state file, repld either has the state or says
 // that it has not, and does nothing then.
 func TestCaseA25_DamagedStateFileStopsRepldAndItsBackupWorks(t *testing.T) {
-	t.Parallel()
 	r := startAll(t, rig.Options{Servers: 2})
 	if err := r.Repld.Stop(); err != nil {
 		t.Fatal(err)
@@ -80,7 +79,6 @@ func TestCaseA25_DamagedStateFileStopsRepldAndItsBackupWorks(t *testing.T) {
 // say; nothing happens until a person confirms, and then the cluster is guarded
 // as it is.
 func TestCaseA25_OlderStateFileWaitsForAPerson(t *testing.T) {
-	t.Parallel()
 	r := startAll(t, rig.Options{Servers: 3})
 	l := write(t, r)
 	file := filepath.Join(r.DataDir, "repld.db")
@@ -163,7 +161,6 @@ func TestCaseA25_OlderStateFileWaitsForAPerson(t *testing.T) {
 // A25: a repld that runs on a copy of the state stands back from the cluster of
 // the first, says so, and takes over only when that one is gone.
 func TestCaseA25_RepldOnACopyOfTheStateStandsBack(t *testing.T) {
-	t.Parallel()
 	r := startAll(t, rig.Options{Servers: 2})
 	dir := filepath.Join(r.Dir, "second")
 	mkdir(t, filepath.Join(dir, "data"))

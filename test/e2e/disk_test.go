@@ -84,7 +84,6 @@ func fillUp(t *testing.T, s *mariadb.Server) (wait func() error) {
 // alive: nothing is promoted, status names it, and all goes on once there is
 // space. Acknowledged rows are all there.
 func TestCaseA20_FullBinlogDiskIsNamedAndNoFailover(t *testing.T) {
-	t.Parallel() // a server looks for space once a minute only
 	disk, grow := smallDisk(t, "24m")
 	r := start(t, rig.Options{Servers: 3, ServerConfig: map[string][]string{"db1": {"log-bin=" + disk + "/binlog"}}})
 	if err := r.InitAll(within(t)); err != nil {
@@ -155,7 +154,6 @@ func TestAGlobalReadLockIsNamedAndNoFailover(t *testing.T) {
 // The disk of one slave's relay log is full: the slave is named and out of the
 // race, the others and the master go on, a failover works.
 func TestCaseA16_FullRelayDiskStopsNothingElse(t *testing.T) {
-	t.Parallel() // a server looks for space once a minute only
 	disk, grow := smallDisk(t, "24m")
 	r := start(t, rig.Options{Servers: 3, ServerConfig: map[string][]string{"db3": {"relay-log=" + disk + "/relay"}}})
 	if err := r.InitAll(within(t)); err != nil {

@@ -108,7 +108,6 @@ func TestBadInputBeforeTheFirstMaster(t *testing.T) {
 // The restart command is the user's: it can fail, do nothing, or leave the
 // server down. What is left is said, and the same verb goes on.
 func TestBadInputRestartCommand(t *testing.T) {
-	t.Parallel() // it mostly waits
 	r := start(t, rig.Options{Servers: 1})
 	if err := r.StartRepld(within(t)); err != nil {
 		t.Fatal(err)
@@ -138,7 +137,6 @@ func TestBadInputRestartCommand(t *testing.T) {
 // A server that the restart command stops and does not start is given up after
 // a minute; once it is started, the same verb goes on.
 func TestBadInputServerThatNeverComesBack(t *testing.T) {
-	t.Parallel() // it only waits
 	r := start(t, rig.Options{Servers: 1})
 	if err := r.StartRepld(within(t)); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,6 @@ func killAt(t *testing.T, r *rig.Rig, args []string, line string) string {
 
 // repld killed in the middle of init master: the same command goes on.
 func TestBadInputRepldKilledInInitMaster(t *testing.T) {
-	t.Parallel()
 	points := []string{"... %s: restart", "done %s: restart", "... %s: create_accounts", "... %s: announce", "... %s: prove"}
 	r := start(t, rig.Options{Servers: len(points)})
 	if err := r.StartRepld(within(t)); err != nil {
@@ -91,7 +90,6 @@ func TestBadInputRepldKilledInInitMaster(t *testing.T) {
 // command goes on and the cluster becomes healthy, with the same data. Nowhere
 // does a password appear meanwhile.
 func TestBadInputRepldKilledInInitSlave(t *testing.T) {
-	t.Parallel()
 	points := []string{"done %s: restart", "... %s: copy", " MiB", "... %s: attach", "... %s: prove"}
 	r := start(t, rig.Options{Servers: 1 + len(points)})
 	if err := r.StartRepld(within(t)); err != nil {

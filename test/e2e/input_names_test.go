@@ -14,7 +14,6 @@ import (
 // What a cluster has already is refused under another name, kept if it is given
 // again, and what another repld manages is left to that one.
 func TestBadInputInAClusterThatExists(t *testing.T) {
-	t.Parallel()
 	r := start(t, rig.Options{Servers: 3})
 	if err := r.StartRepld(within(t)); err != nil {
 		t.Fatal(err)

@@ -42,6 +42,9 @@ const patience = 60 * time.Second
 // shown.
 func start(t *testing.T, o rig.Options) *rig.Rig {
 	t.Helper()
+	if o.Bin == "" {
+		t.Parallel() // most tests mostly wait; those that measure bring programs of their own
+	}
 	o.Bin = cmp.Or(o.Bin, bin)
 	r, err := rig.New(t.Context(), o)
 	if err != nil {

@@ -112,7 +112,6 @@ var kinds = map[bool]string{false: "failover", true: "switchover"}
 func TestRepldKilledAtEachStep(t *testing.T) {
 	for planned, moments := range map[bool][]moment{false: failoverMoments, true: switchoverMoments} {
 		t.Run(kinds[planned], func(t *testing.T) {
-			t.Parallel() // it mostly waits
 			r := startAll(t, rig.Options{Servers: 3, Repld: []string{"failover: {block_window: 0s}"}})
 			l := write(t, r)
 			for _, m := range moments {
@@ -151,7 +150,6 @@ func TestRepldKilledAtEachStep(t *testing.T) {
 func TestCandidateFrozenAtEachStep(t *testing.T) {
 	for planned, moments := range map[bool][]moment{false: failoverMoments, true: switchoverMoments} {
 		t.Run(kinds[planned], func(t *testing.T) {
-			t.Parallel() // it mostly waits
 			r := startAll(t, rig.Options{Servers: 3, Repld: []string{"failover: {block_window: 0s, switchover_timeout: 5s}"}})
 			l := write(t, r)
 			for _, m := range moments {

@@ -16,7 +16,6 @@ import (
 // A set-up that was made by hand, one slave by file and position and one by
 // GTID, is taken over without copying data: moved to GTID and TLS, and guarded.
 func TestAdoptOfARunningSetUp(t *testing.T) {
-	t.Parallel()
 	r := start(t, rig.Options{})
 	var opts []mariadb.Options
 	for i := range 3 {

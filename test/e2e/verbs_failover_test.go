@@ -15,7 +15,6 @@ import (
 // failover by hand: refused on a live master, done on a dead one, to the server
 // that was asked for. In manual mode nothing happens before.
 func TestFailoverByHand(t *testing.T) {
-	t.Parallel()
 	r := startAll(t, rig.Options{Servers: 3, Repld: []string{"failover: {mode: manual}"}})
 	l := write(t, r)
 	wantFaultBoth(t, r, 5, "live_master", []string{"failover", "--yes"}, "db1", "alive")

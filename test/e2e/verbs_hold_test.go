@@ -225,6 +225,26 @@ func TestRestartOfEachServer(t *testing.T) {
 	settle(t, r, l)
 }
 
+// What a person does to the master is left alone, also after repld has restarted
+// it: only a process that repld has not opened yet is opened by itself.
+func TestAMasterClosedByAPersonStaysClosedAfterARestart(t *testing.T) {
+	r := startAll(t, rig.Options{Servers: 2})
+	time.Sleep(2500 * time.Millisecond) // a server's own start is known to two seconds
+	if err := r.Ctl(within(t), "restart", "db1", "--in-place", "--yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.Server("db1").MustExec(t, "SET GLOBAL read_only=1")
+	if _, err := r.WaitStatus(within(t), "the closed master named", func(st *api.Status) bool {
+		return st.Health == "blocked" && strings.Contains(problemCodes(st.Problems), "master_read_only")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	if v := r.Server("db1").MustValue(t, "SELECT @@read_only"); v != "1" {
+		t.Error("it was opened although a person closed it")
+	}
+}
+
 // A failover that was held back is explained, with what was measured, also when
 // it is over and repld was restarted.
 func TestExplainADeclinedFailover(t *testing.T) {
@@ -254,7 +274,7 @@ func TestExplainADeclinedFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := explain(t, r).LastDeclined
-	if d == nil || d.Verdict != "dead" || len(d.Rules) != 1 || !strings.Contains(d.Rules[0], "manual_mode") || len(d.Evidence) == 0 {
+	if d == nil || d.Verdict != "dead" || d.LastedMS == nil || len(d.Rules) != 1 || !strings.Contains(d.Rules[0], "manual_mode") || len(d.Evidence) == 0 {
 		t.Errorf("after: %+v", d)
 	}
 	if out := r.Ctl(within(t), "explain"); out.Code != 0 || !strings.Contains(out.Stdout, "db1 was dead") {

@@ -27,6 +27,7 @@ const (
 	verbAttach
 	verbRejoin
 	verbCompare
+	verbShut
 	verbProbe
 )
 
@@ -35,6 +36,7 @@ var verbs = map[failover.Kind]verb{
 	failover.KindEndFetch: verbEndFetch, failover.KindDetach: verbDetach, failover.KindArm: verbArm,
 	failover.KindDisarm: verbDisarm, failover.KindOpen: verbOpen, failover.KindFence: verbFence,
 	failover.KindAttach: verbAttach, failover.KindRejoin: verbRejoin, failover.KindCompare: verbCompare, failover.KindProbe: verbProbe,
+	failover.KindShut: verbShut,
 }
 
 var kinds = func() (out [verbProbe + 1]failover.Kind) {
@@ -80,9 +82,11 @@ func (w *world) execute(x int, e effect) outcome {
 		w.release(x, s.log.n, true)
 		s.armed, s.gaveUp = false, false
 	case verbOpen:
-		s.ro, s.young = false, false
+		s.ro, s.young, s.locked = false, false, false
 	case verbFence:
 		w.fence(x)
+	case verbShut:
+		s.shut()
 	case verbAttach:
 		return w.attach(x, e)
 	}
@@ -97,6 +101,7 @@ func (w *world) fence(x int) {
 
 func (w *world) attach(x int, e effect) outcome {
 	s := &w.s[x]
+	s.locked = false
 	if !s.ro || s.armed {
 		w.fence(x)
 	}

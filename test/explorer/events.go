@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/repld/repld/failover"
+	"github.com/repld/repld/topology"
 )
 
 // state is one state of everything: servers, links, clients, repld.
@@ -12,7 +13,7 @@ type state struct {
 	w world
 	r repld
 	// faults and crashes are what has been spent of the bounds.
-	faults, crashes uint8
+	faults, crashes, orders uint8
 }
 
 type kind uint8
@@ -44,11 +45,13 @@ const (
 	evLong
 	evHookWorks
 	evHookFails
+	evOrder
+	evPrivileged
 	kindsEnd
 )
 
 var kindWords = [...]string{"repld", "finish", "late", "half", "write", "LAG", "no lag", "receive", "apply", "fetch", "restart", "thaw", "heal",
-	"seen again", "repld, SLOWLY", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "REPLD CRASHES after sending", "SERVER TIME-OUT", "time passes", "the fence works", "the fence fails"}
+	"seen again", "repld, SLOWLY", "CRASH", "FREEZE", "STALE VIEW", "CUT FROM REPLD", "CUT APART", "REPLD CRASHES", "REPLD CRASHES after sending", "SERVER TIME-OUT", "time passes", "the fence works", "the fence fails", "A PERSON ORDERS", "privileged write"}
 
 // event is one thing that can happen.
 type event struct {
@@ -66,7 +69,7 @@ func (e *Explorer) allEvents() []event {
 	out := []event{{k: evStep}}
 	for k := evFinish; k < kindsEnd; k++ {
 		switch k {
-		case evRepldCrash, evSendCrash, evSlow, evHookWorks, evHookFails:
+		case evRepldCrash, evSendCrash, evSlow, evHookWorks, evHookFails, evOrder:
 			out = append(out, event{k: k})
 		case evLong:
 			for i := range longs {
@@ -91,7 +94,8 @@ func (e *Explorer) allEvents() []event {
 
 // longs are the spans that can pass, each as one fact.
 var longs = []string{"the master has been silent for hang_timeout", "the opening has expired", "ack_timeout without an acker",
-	"the time for re-pointing is over", "ack_timeout since the master's restart"}
+	"the time for re-pointing is over", "ack_timeout since the master's restart",
+	"switchover_timeout"}
 
 // apply carries out an event; done is false if it is impossible or changes
 // nothing. broken names a violated invariant; a is what repld decided.
@@ -144,6 +148,10 @@ func (e *Explorer) applied(s *state, ev event) (done bool, a failover.Action, br
 		return e.pass(s, x), a, ""
 	case evHookWorks, evHookFails:
 		return e.endHook(s, ev.k == evHookWorks), a, ""
+	case evOrder:
+		return e.order(s), a, ""
+	case evPrivileged:
+		return e.privileged(s, x), a, ""
 	}
 	return e.happen(s, ev), a, ""
 }
@@ -295,11 +303,17 @@ func (e *Explorer) ghost(s *state, x int, half bool) (bool, string) {
 			srv.io, srv.sql, srv.acking = no, no, false
 		case fx.verb == verbDrain && srv.io == no && srv.sql != yes:
 			srv.gtid = false
+		case fx.verb == verbShut && !srv.ro:
+			srv.shut()
+			srv.locked = false
 		default:
 			return false, ""
 		}
 		m.ghost = effect{}
 		return true, ""
+	}
+	if fx.verb == verbDetach && (srv.io != no || srv.sql != no) {
+		return false, "" // it is sent once the stopping was answered: only that can be late, see half
 	}
 	m.ghost = effect{}
 	_, broken := e.run(s, x, fx)
@@ -312,13 +326,14 @@ func (e *Explorer) pass(s *state, which int) bool {
 	c := e.clusters[r.cluster]
 	master := index(c.Master)
 	mm, ok := &r.m[master], s.w.snapshot(master)
-	flag := []*bool{&r.silentLong, &r.openExpired, &r.noAckerLong, &r.repointLong, &r.youngLong}[which]
+	flag := []*bool{&r.silentLong, &r.openExpired, &r.noAckerLong, &r.repointLong, &r.youngLong, &r.deadlineLong}[which]
 	counting := []bool{
 		mm.reach == silent && !mm.stale,
 		c.Intent != nil && c.Intent.Opening != nil && c.Intent.Opened.IsZero(),
 		mm.reach == answers && !ok.ro && ok.armed && (ok.clients == 0 || ok.mute),
 		c.Intent != nil && !c.Intent.Opened.IsZero(),
 		mm.reach == answers && ok.ro && ok.young,
+		c.Intent != nil && c.Intent.Kind == topology.IntentSwitchover && c.Intent.Opening == nil && c.Intent.RollingBack == "",
 	}[which]
 	if *flag || !counting {
 		return false
@@ -337,7 +352,7 @@ func (e *Explorer) pass(s *state, which int) bool {
 // describe says an event in words.
 func (ev event) describe() string {
 	switch ev.k {
-	case evStep, evSlow, evRepldCrash, evSendCrash, evHookWorks, evHookFails:
+	case evStep, evSlow, evRepldCrash, evSendCrash, evHookWorks, evHookFails, evOrder:
 		return kindWords[ev.k]
 	case evLong:
 		return kindWords[ev.k] + ": " + longs[ev.x]

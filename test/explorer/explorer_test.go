@@ -13,9 +13,15 @@ import (
 
 func search(t *testing.T, b Bounds) {
 	t.Helper()
+	searched(t, New(b, Guards{}))
+}
+
+// searched demands that an explorer finds nothing.
+func searched(t *testing.T, e *Explorer) {
+	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // almost nothing becomes garbage
 	begun := time.Now()
-	e := New(b, Guards{})
+	b := e.Bounds
 	res, err := e.Search()
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +89,24 @@ func TestTheFence(t *testing.T) {
 		if v := res.Violation; v != nil {
 			t.Errorf("%s\n%s", v.What, v.Transcript)
 		}
+	}
+}
+
+// switchovers is a search in which a person orders one, to db2, at any moment.
+func switchovers(b Bounds, g Guards) *Explorer {
+	b.Servers, b.Orders = 3, 1
+	e := New(b, g)
+	e.Order = &failover.Order{To: name(1), Switchover: true}
+	return e
+}
+
+// A switchover, with every fault in its middle, a crash of repld, and a
+// privileged account that goes on writing wherever it can.
+func TestSwitchovers(t *testing.T) {
+	skipIfRace(t)
+	searched(t, switchovers(Bounds{Writes: 1, Faults: 1, Crashes: 1, Liveness: true}, Guards{}))
+	if os.Getenv("EXPLORE") != "" {
+		searched(t, switchovers(Bounds{Writes: 1, Faults: 2, Without: only(evCrash) | 1<<evPrivileged, Liveness: true}, Guards{}))
 	}
 }
 

@@ -97,6 +97,9 @@ func (e *Explorer) judge(s *state, a failover.Action) string {
 	if a.Kind == failover.KindDisarm && c.Intent == nil && a.Servers[0] != c.Master {
 		return "a server that is not the master is disarmed"
 	}
+	if a.Kind == failover.KindOpen && c.Intent != nil && c.Intent.Kind == topology.IntentSwitchover {
+		return e.judgeSwitchover(s, c.Intent, index(a.Servers[0]))
+	}
 	if a.Kind != failover.KindOpen || c.Intent == nil || c.Intent.Kind != topology.IntentFailover {
 		return ""
 	}
@@ -116,7 +119,7 @@ func (e *Explorer) judge(s *state, a failover.Action) string {
 	if !w.s[x].log.has(floor) {
 		return "7: the candidate is below the floor"
 	}
-	return w.leftBehind(s, x, old)
+	return first(w.leftBehind(s, x, old), e.giveUp(s, c.Intent, x))
 }
 
 // alive tells whether the old master is there, with all that reachable slaves

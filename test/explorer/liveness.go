@@ -75,7 +75,7 @@ func (e *Explorer) mend(s *state) {
 		s.w.s[x].life, s.w.s[x].lags = up, false
 		s.r.m[x].stale, s.r.m[x].ghost = false, effect{}
 	}
-	s.faults, s.crashes = 0, 0
+	s.faults, s.crashes, s.orders, s.r.ordered = 0, 0, 0, false
 }
 
 // progress lets servers and effects go on until only repld can change anything.

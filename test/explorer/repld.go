@@ -53,6 +53,12 @@ func canonical(c *topology.Cluster) {
 		if !in.Opened.IsZero() {
 			in.Opened = tOpened
 		}
+		if !in.Deadline.IsZero() {
+			in.Deadline = tDeadline
+		}
+		if in.RollingBack != "" {
+			in.RollingBack = "given up"
+		}
 		if !in.Fenced.IsZero() {
 			in.Fenced = tExpired
 		}
@@ -92,8 +98,8 @@ func (e *Explorer) journal(r *repld, cmds ...topology.Command) string {
 	}
 	for _, cmd := range cmds {
 		switch cmd.(type) {
-		case topology.BeginIntent, topology.SendOpening, topology.WithdrawOpening, topology.EndIntent:
-			r.openExpired, r.repointLong = false, false
+		case topology.BeginIntent, topology.SendOpening, topology.WithdrawOpening, topology.EndIntent, topology.RollBack:
+			r.openExpired, r.repointLong, r.deadlineLong = false, false, false
 		case topology.RecordOpened:
 			r.openExpired, r.repointLong = false, false
 			if before.Master != c.Master {
@@ -220,6 +226,9 @@ func (e *Explorer) step(s *state) (failover.Action, string) {
 	a := e.decide(&s.r)
 	broken := e.judge(s, a)
 	defer e.promise(s)
+	if a.Kind == failover.KindWait || a.Kind == failover.KindBegin {
+		s.r.ordered = false // one that cannot be followed is void
+	}
 	if a.Kind == failover.KindBegin {
 		in := a.Intent.Clone()
 		in.ID = "1"
@@ -362,7 +371,8 @@ func (e *Explorer) compare(s *state, x int) (bool, string) {
 // still run.
 func (e *Explorer) crashRepld(s *state) {
 	old := s.r
-	s.r = repld{cluster: old.cluster, openExpired: old.openExpired, repointLong: old.repointLong}
+	s.r = repld{cluster: old.cluster, openExpired: old.openExpired, repointLong: old.repointLong, deadlineLong: old.deadlineLong}
+	s.w.unlock()
 	for x := range s.r.m {
 		g := old.m[x].ghost
 		if fx := old.m[x].running; fx.verb != verbNone && fx.verb != verbProbe && fx.verb != verbRejoin && fx.verb != verbCompare && (fx.verb != verbOpen || !old.openExpired || e.Guards.NoExpiry) && s.w.s[x].life != down {

@@ -2,6 +2,7 @@ package explorer
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 //	crash repld        its memory is lost
 //	pass N             the Nth of the spans that can pass (see longs)
 //	order db2          a person orders a failover, to a server or "any"
+//	switchover db2     a person orders one
+//	accept N           a person orders a failover that may lose N transactions
 //	chain              db3 is a slave of db2 from the beginning
 //	pause, resume, manual, window 24h
 func Play(script string) (string, error) {
@@ -92,6 +95,15 @@ func (e *Explorer) line(s *state, f []string) (string, error) {
 		e.Policy.BlockWindow = d
 		e.decided = map[uint64]failover.Action{}
 		return "", err
+	case "switchover":
+		e.Order = &failover.Order{To: strings.TrimPrefix(f[1], "any"), Switchover: true}
+		e.decided = map[uint64]failover.Action{}
+		return "", nil
+	case "accept":
+		n, err := strconv.ParseUint(f[1], 10, 8)
+		e.Order = &failover.Order{AcceptLoss: &n}
+		e.decided = map[uint64]failover.Action{}
+		return "", err
 	case "order":
 		e.Order = &failover.Order{To: strings.TrimPrefix(f[1], "any")}
 		e.decided = map[uint64]failover.Action{}
@@ -140,8 +152,8 @@ func (e *Explorer) turns(s *state, most int) (string, error) {
 		if broken = first(broken, e.check(s)); broken != "" {
 			return "", fmt.Errorf("violated: %s\n%s", broken, out.String())
 		}
-		if a.Kind == failover.KindBegin {
-			e.Order = nil
+		if e.Order != nil && (a.Kind == failover.KindBegin || a.Kind == failover.KindWait) {
+			e.Order = nil // an order that cannot be followed is void
 			e.decided = map[uint64]failover.Action{}
 		}
 		if a.Kind == failover.KindWait {

@@ -17,6 +17,8 @@ type Bounds struct {
 	Faults  uint8
 	// Crashes is how often repld may crash.
 	Crashes uint8
+	// Orders is how often a person gives the order; 0: it always stands.
+	Orders uint8
 	// Without is a mask of event kinds left out.
 	Without uint32
 	// States ends the search early; 0: none.

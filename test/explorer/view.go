@@ -56,10 +56,12 @@ type repld struct {
 	m       [maxServers]memory
 	// What has passed: hang_timeout with the master silent; the opening's
 	// deadline; ack_timeout without an acker; the time for re-pointing;
-	// ack_timeout since the master restarted.
-	silentLong, openExpired, noAckerLong, repointLong, youngLong bool
-	armedSeen, announced                                         bool
-	hook                                                         hookState
+	// ack_timeout since the master restarted; the deadline of the switchover.
+	silentLong, openExpired, noAckerLong, repointLong, youngLong, deadlineLong bool
+	armedSeen, announced                                                       bool
+	// ordered: a person's order is at hand that has not become an intent.
+	ordered bool
+	hook    hookState
 }
 
 func name(x int) string         { return fmt.Sprintf("db%d", x+1) }
@@ -87,6 +89,7 @@ var (
 var policy = failover.Policy{
 	Automatic: true, HangTimeout: 2 * time.Second, MaxLag: 10 * time.Minute, AckTimeout: 10 * time.Second,
 	ServerTimeout: 30 * time.Second, ProbeInterval: 100 * time.Millisecond, ProbeTimeout: time.Second, UndoUnacknowledged: true,
+	SwitchoverTimeout: 10 * time.Second,
 }
 
 // probed is when the latest probe of a server began.
@@ -130,10 +133,13 @@ func (e *Explorer) input(r *repld) failover.Input {
 	if fx, ok := r.hook.effect(); ok {
 		effects[fenceKey] = fx
 	}
+	if in := c.Intent; in != nil && in.Kind == topology.IntentSwitchover {
+		effects[eventsKey] = failover.Effect{Last: failover.KindLookEvents, At: now}
+	}
 	if !r.silentLong {
 		v.Stream = health.StreamView{Server: c.Master, Connected: true, LastEvent: now.Add(-500 * time.Millisecond)}
 	}
-	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Events: failover.EventsSeen{Server: c.Master, At: now}, Order: e.Order}
+	in := failover.Input{View: v, Effects: effects, Policy: e.Policy, Events: failover.EventsSeen{Server: c.Master, At: now}, Order: e.ordered(r)}
 	in.Verdict = health.Detect(v, health.DetectPolicy{HangTimeout: e.Policy.HangTimeout})
 	return in
 }
@@ -142,13 +148,16 @@ func (e *Explorer) input(r *repld) failover.Input {
 func (e *Explorer) clusterOf(r *repld) *topology.Cluster {
 	c := e.clusters[r.cluster]
 	in := c.Intent
-	if in == nil || !r.openExpired && !r.repointLong {
+	if in == nil || !r.openExpired && !r.repointLong && !r.deadlineLong {
 		return c
 	}
 	d := *c
 	d.Intent = in.Clone()
 	if r.openExpired && in.Opening != nil {
 		d.Intent.Opening.Deadline = tExpired
+	}
+	if r.deadlineLong {
+		d.Intent.Deadline = tExpired
 	}
 	if r.repointLong && !in.Opened.IsZero() {
 		d.Intent.Opened = tLong
@@ -212,7 +221,7 @@ func (e *Explorer) derived(r *repld, sv *health.ServerView, m *memory) {
 	if st := sv.Last.Slave; st != nil && st.IO == health.ThreadYes && st.SQL == health.ThreadYes {
 		sv.RunningSince, sv.RunningAt = sv.RunningAt, sv.Last.At
 	}
-	if e.Bounds.Chain {
+	if in := e.clusters[r.cluster].Intent; e.Bounds.Chain || in != nil && in.Kind == topology.IntentSwitchover {
 		sv.LagApplied = new(time.Duration)
 	}
 	sv.Advanced = now.Add(-time.Hour)

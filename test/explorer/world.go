@@ -67,6 +67,7 @@ type server struct {
 	fetch          uint8 // source of the rescue connection
 	fetchOn        bool
 	pendingTouched bool // some pending transaction was applied by another way
+	locked         bool // a connection of repld holds the global read lock
 	lags           bool // its SQL thread is slow: it applies by evApply only
 }
 
@@ -302,7 +303,7 @@ func (w *world) crash(x int) {
 	s.io, s.sql, s.ioErr, s.sqlErr = no, no, false, false
 	s.got, s.gotShown, s.acker, s.acking = point{}, false, false, false
 	s.armed, s.gaveUp, s.fetchOn, s.ro, s.young = false, false, false, true, true
-	s.pendingTouched, s.lags = false, false
+	s.pendingTouched, s.lags, s.locked = false, false, false
 	for i := range w.s {
 		if t := &w.s[i]; t.src == uint8(x+1) && t.io == yes {
 			t.io = connecting
