@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -13,10 +14,18 @@ import (
 	"github.com/repld/repld/test/rig"
 )
 
-// three is a cluster of three with an empty table app.t.
-func three(t *testing.T) (*rig.Rig, *ledger.Ledger) {
+// three is a cluster of three with an empty table app.t; db2 is set up with the
+// given flags.
+func three(t *testing.T, db2 ...string) (*rig.Rig, *ledger.Ledger) {
 	t.Helper()
-	r := startAll(t, rig.Options{Servers: 3})
+	r := start(t, rig.Options{Servers: 3})
+	if err := errors.Join(r.StartRepld(within(t)), r.InitMaster(within(t), r.Server("db1")),
+		r.InitSlave(within(t), r.Server("db2"), db2...), r.InitSlave(within(t), r.Server("db3"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.WaitHealth(within(t), "healthy"); err != nil {
+		t.Fatal(err)
+	}
 	l := write(t, r)
 	l.Stop()
 	r.Server("db1").MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)")
@@ -45,15 +54,21 @@ func received(t *testing.T, slave, master *mariadb.Server) {
 	})
 }
 
-// A candidate that stands still is given up only for one that has all it received.
+// A candidate that is preferred and stands still is waited for, and given up only
+// for one that has all it received.
 func TestAStuckCandidateMakesWayForOneThatHasAll(t *testing.T) {
-	r, l := three(t)
+	r, l := three(t, "--promotion", "prefer")
 	db1 := r.Server("db1")
 	lock := lockTable(t, r.Server("db2"))
 	db1.MustExec(t, "INSERT INTO app.t VALUES (1),(2)", "INSERT INTO app.t VALUES (3)")
 	received(t, r.Server("db2"), db1)
 	caughtUp(t, r, "db3")
 	kill(t, r, "db1")
+	if _, err := r.WaitStatus(within(t), "db2 waited for", func(st *api.Status) bool {
+		return st.Health == "failing_over" && strings.Contains(problemCodes(st.Problems), "candidate_applies")
+	}); err != nil {
+		t.Fatal(err)
+	}
 	st, err := r.WaitStatus(within(t), "a new master", func(st *api.Status) bool { return *st.Master != "db1" && st.Writable() })
 	if err != nil {
 		t.Fatal(err)
