@@ -45,10 +45,10 @@ func listen(t *testing.T, n *Node) string {
 	return l.Addr().String()
 }
 
-// dial connects within a second.
+// dial connects within three seconds.
 func dial(t *testing.T, from *Node, addr string) (net.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	c, err := from.Dial(ctx, "tcp", addr)
 	if err == nil {
