@@ -319,6 +319,9 @@ func (e *Explorer) run(s *state, x int, fx effect) (bool, string) {
 			return false, ""
 		}
 	case verbCompare:
+		if e.Guards.NoCompare {
+			return true, ""
+		}
 		return e.compare(s, x)
 	case verbRejoin:
 		return e.rejoin(s, x)

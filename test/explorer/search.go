@@ -37,6 +37,8 @@ type Guards struct {
 	Action func(failover.Input, failover.Action) failover.Action
 	// NoExpiry makes the model's opening statement one that never expires.
 	NoExpiry bool
+	// NoCompare makes the model's comparison of contents find no difference.
+	NoCompare bool
 }
 
 // Explorer searches one cluster's states.
