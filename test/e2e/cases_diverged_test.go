@@ -138,8 +138,9 @@ func TestASeedingAnewThatFailsIsTriedAgain(t *testing.T) {
 	l := write(t, r)
 	l.Stop()
 	db1, db2 := r.Server("db1"), r.Server("db2")
-	db1.MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "CREATE TABLE app.big (id INT PRIMARY KEY AUTO_INCREMENT, v LONGBLOB)")
-	db1.MustExec(t, "INSERT INTO app.big (v) SELECT REPEAT('x', 1000000) FROM app.seq_1_to_60")
+	db1.MustExec(t, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "CREATE TABLE app.big (id INT PRIMARY KEY, a INT, b INT, c CHAR(40), KEY (a, b), KEY (b, c), KEY (c, a))")
+	// What takes long to load: the copy is to be in its middle for a while.
+	db1.MustExec(t, "INSERT INTO app.big SELECT seq, seq * 7919 % 100003, seq * 104729 % 100019, SHA1(seq) FROM app.seq_1_to_60000")
 	caughtUp(t, r, "db2", "db3")
 	db2.MustExec(t, "SET sql_log_bin=0", "INSERT INTO app.t VALUES (1)")
 	db1.MustExec(t, "INSERT INTO app.t VALUES (1)", "INSERT INTO app.t VALUES (2)")
@@ -179,8 +180,7 @@ func TestASeedingAnewThatFailsIsTriedAgain(t *testing.T) {
 			results[op.Result]++
 		}
 	}
-	t.Logf("history of db2's rejoin: %v", results) // the copy may have been whole before the server died
-	if results["done"] == 0 {
+	if results["failed"] == 0 || results["done"] == 0 {
 		t.Errorf("history of db2's rejoin: %v", results)
 	}
 }
