@@ -238,6 +238,7 @@ func (c MarkReseeding) structural() bool { return true }
 func (c MarkReseeding) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, s *Server) {
 		s.Reseeding, s.Joining = c.Reseeding, c.Reseeding
+		s.Followed = cl.Epoch // what it will hold is the present master's
 		if c.Reseeding {
 			cl.forget(c.Server)
 		} else {

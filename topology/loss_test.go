@@ -105,3 +105,13 @@ func TestAStateFileWithTheLastLossOnly(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// A server that is seeded anew follows the present master from then on: what it
+// held before says nothing about it.
+func TestASeededServerFollowsThePresentMaster(t *testing.T) {
+	st := &State{Clusters: map[string]*Cluster{"main": {Name: "main", Epoch: 4, Servers: map[string]*Server{"db1": {Name: "db1", Followed: 1}}}}}
+	st = after(t, st, MarkReseeding{Cluster: "main", Server: "db1", Reseeding: true})
+	if f := st.Clusters["main"].Servers["db1"].Followed; f != 4 {
+		t.Errorf("it followed epoch %d last", f)
+	}
+}

@@ -90,7 +90,7 @@ func TestNoPrivilegeOfTheDaemonIsNeedless(t *testing.T) {
 				if verb == nil {
 					t.Fatal("nothing needs it")
 				}
-				s.MustExec(t, "SET GLOBAL read_only = 1", "STOP SLAVE", "SET GLOBAL rpl_semi_sync_slave_enabled = 0",
+				s.MustExec(t, "SET GLOBAL read_only = 1", "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL rpl_semi_sync_slave_enabled = 0",
 					"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'x'")
 				s.MustExec(t, fmt.Sprintf("REVOKE %s ON %s FROM %s", p, g.On, account))
 				if implied[p] {
