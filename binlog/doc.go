@@ -2,16 +2,17 @@
 // repld's second witness that the master lives, the first to notice that it
 // died, and the measure of how far each slave is behind.
 //
-// It never changes a server. It is never an acker: no connection of it sets
-// @rpl_semi_sync_slave, so no commit is ever told OK because of it. It looks
-// at headers and at the few events that bound a transaction, never into rows.
-// The dump handshake is the only SQL outside internal/mysql.
+// It never changes a server. It is an acker, by which a commit may be told OK,
+// only where a [Recorder] makes it one, and acknowledges only what that has on
+// disk. It looks at headers and at the few events that bound a transaction,
+// never into rows. The dump handshake is the only SQL outside internal/mysql.
 //
 // The way of an event: dial.go opens the connection and handshake.go asks for
 // the dump; dump.go takes events out of the packets of wire.go and verifies
 // their checksums; group.go, which is pure, bounds transactions; stream.go
 // keeps it going over restarts of the server and hands what happens to a
-// [Handler]. A consumer of raw events takes them from dump.go, as tail.go does.
+// [Handler], and, by record.go, the bytes of the log to a [Sink]. tail.go takes
+// its raw events from dump.go.
 //
 // ring.go and lag.go are pure as well: transactions in, "how far behind is a
 // slave that has applied up to here" out.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"io"
 	"time"
@@ -35,6 +36,11 @@ type dump struct {
 	// asked for and follows the format description of each file.
 	crc  bool
 	keep uint32
+	// acker: each packet says whether its event is to be acknowledged.
+	acker bool
+	// pass, if set, is given the pieces of an event that is larger than keep, in
+	// order, before its checksum is known.
+	pass func(p []byte) error
 	buf  []byte
 	ev   event
 }
@@ -55,13 +61,41 @@ func (d *dump) next() (*event, error) {
 	}
 	switch status[0] {
 	case mysql.OK_HEADER:
-		return d.event()
+		wanted, err := d.ackWanted()
+		if err != nil {
+			return nil, err
+		}
+		e, err := d.event()
+		if e != nil {
+			e.ackWanted = wanted
+		}
+		return e, err
 	case mysql.EOF_HEADER:
 		return nil, errEnd
 	case mysql.ERR_HEADER:
 		return nil, d.serverError()
 	}
 	return nil, fmt.Errorf("%w: packet with status %#x", errMalformed, status[0])
+}
+
+// ackMagic begins the two bytes that precede each event sent to an acker.
+const ackMagic = 0xef
+
+// ackWanted reads whether the server waits for an acknowledgement of the event
+// that follows. After such a packet it counts packets anew.
+func (d *dump) ackWanted() (bool, error) {
+	if !d.acker {
+		return false, nil
+	}
+	var head [2]byte
+	if _, err := io.ReadFull(d.wire, head[:]); err != nil {
+		return false, fmt.Errorf("semi-sync header: %w", noEOF(err))
+	}
+	if head[0] != ackMagic {
+		return false, fmt.Errorf("%w: semi-sync header %#x", errMalformed, head)
+	}
+	d.wire.anew = head[1] != 0
+	return head[1] != 0, nil
 }
 
 func (d *dump) event() (*event, error) {
@@ -116,26 +150,52 @@ func (d *dump) read(head []byte, size uint32) error {
 	return err
 }
 
-// passOver reads an event without keeping it.
+// passOver reads an event without keeping it, handing it on in pieces.
 func (d *dump) passOver(head []byte, size uint32) error {
+	out := passer{pass: d.pass}
 	rest := int64(size) - headerSize
 	if !d.crc {
-		_, err := io.CopyN(io.Discard, d.wire, rest)
+		if _, err := out.Write(head); err != nil {
+			return err
+		}
+		_, err := io.CopyN(&out, d.wire, rest)
 		return noEOF(err)
 	}
-	sum := crc32.NewIEEE()
-	sum.Write(head)
-	if _, err := io.CopyN(sum, d.wire, rest-checksumSize); err != nil {
+	out.sum = crc32.NewIEEE()
+	if _, err := out.Write(head); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(&out, d.wire, rest-checksumSize); err != nil {
 		return noEOF(err)
 	}
 	var want [checksumSize]byte
 	if _, err := io.ReadFull(d.wire, want[:]); err != nil {
 		return noEOF(err)
 	}
-	if sum.Sum32() != binary.LittleEndian.Uint32(want[:]) {
+	if out.sum.Sum32() != binary.LittleEndian.Uint32(want[:]) {
 		return errChecksum
 	}
-	return nil
+	out.sum = nil
+	_, err := out.Write(want[:])
+	return err
+}
+
+// passer sums up what is read and hands it on, either if wanted.
+type passer struct {
+	sum  hash.Hash32
+	pass func(p []byte) error
+}
+
+func (w *passer) Write(p []byte) (int, error) {
+	if w.sum != nil {
+		w.sum.Write(p)
+	}
+	if w.pass != nil {
+		if err := w.pass(p); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
 }
 
 // verify checks the event in d.buf and follows a format description.

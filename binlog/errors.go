@@ -52,6 +52,8 @@ var (
 	ErrDiverged = errors.New("the position is off the server's history")
 	// ErrCorrupt: an event's checksum or shape is wrong, on the way or in the log.
 	ErrCorrupt = errors.New("corrupt event")
+	// ErrKeep: what was received could not be kept, see [Recorder].
+	ErrKeep = errors.New("the binary log is not kept")
 	// ErrServer: any other error of the server itself. It answers, so it lives.
 	ErrServer = errors.New("the server refused")
 )
@@ -64,6 +66,7 @@ const (
 	verbRegister verb = "registering as a slave"
 	verbDump     verb = "asking for the binary log"
 	verbRead     verb = "reading the binary log"
+	verbKeep     verb = "keeping the binary log"
 )
 
 // MariaDB's error numbers.
@@ -108,6 +111,8 @@ func fail(o Options, v verb, err error) error {
 func diagnose(o Options, v verb, err error) advice {
 	var my *mysql.MyError
 	switch {
+	case errors.Is(err, ErrKeep):
+		return advice{is: ErrKeep, code: "binlog_not_kept", cause: strings.TrimPrefix(err.Error(), ErrKeep.Error()+": ")}
 	case errors.Is(err, ErrClosed), errors.Is(err, context.Canceled):
 		return advice{is: ErrClosed, code: "closed", cause: "repld itself closed the connection"}
 	case errors.Is(err, ErrForeign):

@@ -9,8 +9,8 @@ import (
 	"github.com/repld/repld/internal/gtid"
 )
 
-// The events that bound transactions or tell where the stream is; MariaDB's
-// numbers. All others are only counted.
+// The events that bound transactions, tell where the stream is, or do not
+// belong into a copy; MariaDB's numbers. All others are only counted.
 const (
 	evQuery           = replication.QUERY_EVENT
 	evRotate          = replication.ROTATE_EVENT
@@ -22,6 +22,8 @@ const (
 	evHeartbeat       = replication.HEARTBEAT_EVENT
 	evXAPrepare       = replication.XA_PREPARE_LOG_EVENT
 	evGTID            = replication.MARIADB_GTID_EVENT
+	evGTIDList        = replication.MARIADB_GTID_LIST_EVENT
+	evCheckpoint      = replication.MARIADB_BINLOG_CHECKPOINT_EVENT
 	evStartEncryption = replication.MARIADB_START_ENCRYPTION_EVENT
 	evQueryCompressed = replication.MARIADB_QUERY_COMPRESSED_EVENT
 )
@@ -63,6 +65,8 @@ type event struct {
 	raw []byte
 	// body is raw without header and checksum.
 	body []byte
+	// ackWanted: the server waits for an acknowledgement up to the event's end.
+	ackWanted bool
 }
 
 func (e *event) artificial() bool { return e.Flags&artificial != 0 }

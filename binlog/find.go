@@ -27,7 +27,7 @@ func Find(ctx context.Context, o Options, after gtid.Position, g gtid.GTID) (Tra
 		return Transaction{}, err
 	}
 	defer l.close()
-	d, err := l.dump(after, true, keepSmall)
+	d, err := l.dump(request{after: after, noWait: true, keep: keepSmall})
 	if err != nil {
 		return Transaction{}, err
 	}

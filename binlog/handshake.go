@@ -87,17 +87,26 @@ func (l *link) verify() error {
 	return nil
 }
 
-// dump asks for everything after a position and hands over the socket. With
-// noWait the server ends the dump at the end of its log and the link is nobody:
-// it has no server_id, so that it can end nobody else's dump.
-func (l *link) dump(after gtid.Position, noWait bool, keep uint32) (*dump, error) {
+// request is what a dump is asked for.
+type request struct {
+	after gtid.Position
+	// noWait: the server ends the dump at the end of its log and the link is
+	// nobody: it has no server_id, so that it can end nobody else's dump.
+	noWait bool
+	// acker: the server lets commits return by what this link acknowledges.
+	acker bool
+	// keep is the largest event that is kept whole.
+	keep uint32
+}
+
+// dump asks for everything after a position and hands over the socket.
+func (l *link) dump(r request) (*dump, error) {
 	id, flags := l.opts.ServerID, dumpAnnotate
-	if noWait {
+	if r.noWait {
 		id, flags = 0, dumpAnnotate|dumpNoWait
 	}
 	// The checksum is taken from the server's present setting so that every event
-	// arrives as it stands in the log. @rpl_semi_sync_slave is not set: whoever
-	// sets it becomes an acker.
+	// arrives as it stands in the log.
 	checksum := "NONE"
 	if l.crc {
 		checksum = "CRC32"
@@ -105,7 +114,12 @@ func (l *link) dump(after gtid.Position, noWait bool, keep uint32) (*dump, error
 	// A Position prints digits, dashes and commas only.
 	set := fmt.Sprintf("SET @master_heartbeat_period=%d, @master_binlog_checksum='%s', @mariadb_slave_capability=%d, "+
 		"@slave_connect_state='%s', @slave_gtid_strict_mode=1",
-		l.opts.Heartbeat.Nanoseconds(), checksum, capabilityGTID, after)
+		l.opts.Heartbeat.Nanoseconds(), checksum, capabilityGTID, r.after)
+	if r.acker {
+		// Whoever sets this before the dump is one; there is no way to end it but to
+		// close the connection.
+		set += ", @rpl_semi_sync_slave=1"
+	}
 	if _, err := l.conn.Execute(set); err != nil {
 		return nil, fail(l.opts, verbConnect, fmt.Errorf("preparing the dump: %w", err))
 	}
@@ -122,10 +136,10 @@ func (l *link) dump(after gtid.Position, noWait bool, keep uint32) (*dump, error
 	}
 	// From here on go-mysql's connection is not read again: see wire. What is
 	// inside of it is the socket, or the TLS session over it.
-	if !noWait {
+	if !r.noWait && !r.acker {
 		l.paced.pace.Store(int64(paceBusy))
 	}
-	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence), crc: l.crc, keep: keep}, nil
+	return &dump{wire: newWire(l.conn.Conn.Conn, l.opts.Silence), crc: l.crc, keep: r.keep, acker: r.acker}, nil
 }
 
 // register shows the stream in SHOW SLAVE HOSTS.

@@ -3,6 +3,7 @@ package binlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -35,8 +36,9 @@ func Now() Start { return Start{now: true} }
 
 // Stream follows a server's binary log and tells a [Handler] what it sees.
 type Stream struct {
-	opts    Options
-	handler Handler
+	opts     Options
+	handler  Handler
+	recorder Recorder
 
 	mu    sync.Mutex
 	start Start
@@ -60,6 +62,10 @@ func NewStream(o Options, start Start, h Handler) (*Stream, error) {
 	}
 	return &Stream{opts: o, handler: h, start: start, last: map[uint32]gtid.GTID{}, done: make(chan struct{})}, nil
 }
+
+// Record makes r keep what is received and say where each connection begins.
+// It must be called before Run.
+func (s *Stream) Record(r Recorder) { s.recorder = r }
 
 // Run follows the log until ctx is done or [Stream.Close] is called, and
 // reconnects in between for as long as it takes: whether a failure is final is
@@ -187,25 +193,50 @@ func (s *Stream) session(ctx context.Context, up *bool) error {
 		return err
 	}
 	defer s.end(l)
-	after, err := s.begin(l)
+	told, err := s.begin(l)
 	if err != nil {
 		return fail(s.opts, verbConnect, err)
 	}
-	d, err := l.dump(after, false, keepSmall)
+	rec, err := s.record(l, told)
 	if err != nil {
-		return err
+		return fail(s.opts, verbKeep, err)
 	}
-	return s.follow(ctx, l, d, after, up)
+	d, err := l.dump(request{after: rec.After, acker: rec.Acker, keep: keepSmall})
+	if err == nil {
+		d.pass = rec.piece
+		err = s.follow(ctx, l, d, rec, up)
+	}
+	if kept := rec.end(); kept != nil && !errors.Is(err, ErrKeep) && ctx.Err() == nil {
+		err = fail(s.opts, verbKeep, fmt.Errorf("%w: %w", ErrKeep, kept))
+	}
+	return err
+}
+
+// record asks the recorder where to begin; without one it is after what was
+// told.
+func (s *Stream) record(l *link, told gtid.Position) (*recording, error) {
+	r := &recording{Record: Record{After: told}, acks: &acks{link: l}}
+	if s.recorder == nil {
+		return r, nil
+	}
+	got, err := s.recorder.Begin(Peer{Identity: l.identity, Version: l.version, ServerAt: l.last, Checksums: l.crc, Acknowledge: r.acks.send})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeep, err)
+	}
+	if got.Sink != nil {
+		r.Record = got
+	}
+	return r, nil
 }
 
 // follow reads events until the connection breaks.
-func (s *Stream) follow(ctx context.Context, l *link, d *dump, after gtid.Position, up *bool) error {
+func (s *Stream) follow(ctx context.Context, l *link, d *dump, rec *recording, up *bool) error {
 	var g grouper
 	told := ""
 	for {
 		e, err := d.next()
 		if err != nil {
-			return fail(s.opts, verbRead, l.reason(ctx, err))
+			return s.failRead(l.reason(ctx, err))
 		}
 		tx, done, err := g.add(e, d.receivedAt())
 		if err != nil {
@@ -214,10 +245,12 @@ func (s *Stream) follow(ctx context.Context, l *link, d *dump, after gtid.Positi
 		if !*up {
 			*up, told = true, g.file
 			s.handler.Connected(Connected{At: d.receivedAt(), Identity: l.identity, Version: l.version,
-				After: after, ServerAt: l.last, File: g.file, Heard: d.wire.src.lastByte})
+				After: rec.After, ServerAt: l.last, File: g.file, Heard: d.wire.src.lastByte})
 		}
-		if done {
-			s.advance(tx.GTID)
+		if err := rec.take(e, tx, done); err != nil {
+			return s.failRead(err)
+		}
+		if done && s.advance(tx.GTID) {
 			s.handler.Transaction(tx)
 		}
 		if err := s.tell(e, &g, &told, d.receivedAt()); err != nil {
@@ -248,8 +281,22 @@ func (s *Stream) tell(e *event, g *grouper, told *string, at time.Time) error {
 	return nil
 }
 
-func (s *Stream) advance(g gtid.GTID) {
+// failRead tells what could not be kept from what could not be read.
+func (s *Stream) failRead(err error) error {
+	if errors.Is(err, ErrKeep) {
+		return fail(s.opts, verbKeep, err)
+	}
+	return fail(s.opts, verbRead, err)
+}
+
+// advance notes a transaction and tells whether it is new: a record may begin
+// before what was told already.
+func (s *Stream) advance(g gtid.GTID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.recorder != nil && g.Seq <= s.position().Of(g.Domain).Seq {
+		return false
+	}
 	s.last[g.Domain] = g
+	return true
 }

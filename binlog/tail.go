@@ -70,7 +70,7 @@ func ReadTail(ctx context.Context, o Options, after gtid.Position, w io.Writer) 
 		return &t.tail, err
 	}
 	defer l.close()
-	d, err := l.dump(after, true, keepAll)
+	d, err := l.dump(request{after: after, noWait: true, keep: keepAll})
 	if err != nil {
 		return &t.tail, err
 	}

@@ -63,6 +63,7 @@ type wire struct {
 	seq  uint8
 	left int  // bytes of the present packet not yet read
 	more bool // the payload goes on in another packet
+	anew bool // the next payload's first packet begins a count of its own
 }
 
 // newWire reads the answer to a command: its first packet has sequence 1.
@@ -95,6 +96,9 @@ func (w *wire) header() error {
 	seq := head[3]
 	if _, err := w.br.Discard(4); err != nil {
 		return err
+	}
+	if w.anew && !w.more {
+		w.seq, w.anew = seq, false
 	}
 	if seq != w.seq {
 		return fmt.Errorf("%w: packet %d where %d was due", errSequence, seq, w.seq)
