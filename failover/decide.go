@@ -152,7 +152,7 @@ func (d *decider) fenceStrangers() (Action, bool) {
 			continue
 		}
 		if s.MustFence && d.fenced(name) {
-			return Action{Kind: KindJournal, Journal: []topology.Command{topology.MarkFenced{Cluster: d.c.Name, Server: name}}}, true
+			return Action{Kind: KindJournal, Journal: append(d.fencedLate(name), topology.MarkFenced{Cluster: d.c.Name, Server: name})}, true
 		}
 		if sv.Last.ReadOnly && !s.MustFence {
 			continue
@@ -177,22 +177,44 @@ const quietMargin = 5 * time.Second
 // contact journals, before a lost master is fenced, whether it has answered
 // commits since its loss. An armed server that is the same process, still waits,
 // and has answered none without an ack has answered none at all: every acker was
-// revoked before its successor was opened, or is asked before the judgement.
+// revoked before its successor was opened, or is asked before the judgement. Until
+// the fence is known to have held it may yet go on alone, so it is looked at again
+// before each attempt.
 func (d *decider) contact(name string) []topology.Command {
 	b, sv := d.c.Loss(name), d.v.Servers[name]
-	if b == nil || b.Contacted {
+	if b == nil || b.Contacted && !b.Quiet {
 		return nil
+	}
+	if e := d.in.Effects[name]; b.Contacted && e.Running == "" && e.Last == KindFence && e.Failed == 0 && e.At.After(b.At) {
+		return nil // the fence held, and switched off what is looked at here: see fencedLate
 	}
 	semi := sv.Last.SemiSync
 	same := !b.Started.IsZero() && sv.Last.Started.Sub(b.Started).Abs() < restartTolerance
+	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && d.inTime(b, d.now)
+	if b.Contacted && quiet {
+		return nil
+	}
+	ended := !same && !b.Started.IsZero() && d.inTime(b, sv.Last.Started)
+	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet, Ended: ended}}
+}
+
+// fencedLate journals that a lost master, quiet at the first contact, was fenced
+// only when its own timeout may have answered what waited on it.
+func (d *decider) fencedLate(name string) []topology.Command {
+	b := d.c.Loss(name)
+	if b == nil || !b.Quiet || d.inTime(b, d.in.Effects[name].At) {
+		return nil
+	}
+	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name}}
+}
+
+// inTime tells whether a lost master's own timeout cannot have run out by then.
+func (d *decider) inTime(b *topology.Break, by time.Time) bool {
 	from := b.WaitsFrom
 	if from.IsZero() {
 		from = b.At.Add(-d.p.AckTimeout)
 	}
-	waited := func(until time.Time) bool { return b.Endless || until.Sub(from) < d.p.ServerTimeout-quietMargin }
-	quiet := b.Armed && same && semi.MasterEnabled && semi.MasterOn && semi.NoTx == b.NoTx && waited(d.now)
-	ended := !same && !b.Started.IsZero() && waited(sv.Last.Started)
-	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet, Ended: ended}}
+	return b.Endless || by.Sub(from) < d.p.ServerTimeout-quietMargin
 }
 
 // restartTolerance absorbs the whole seconds of a server's uptime.

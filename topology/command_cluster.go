@@ -107,7 +107,8 @@ func (c NoteSeen) apply(st *State) error {
 }
 
 // NoteContact records how a lost master was found at the first contact after
-// its loss, before it is fenced; see [Break]. Later contacts change nothing.
+// its loss, before it is fenced; see [Break]. A later contact, before the fence has
+// held, can only take Quiet back.
 type NoteContact struct {
 	Cluster, Server string
 	// Quiet and Ended are as in [Break].
@@ -118,7 +119,11 @@ func (c NoteContact) cluster() string  { return c.Cluster }
 func (c NoteContact) structural() bool { return false }
 func (c NoteContact) apply(st *State) error {
 	return st.server(c.Cluster, c.Server, func(cl *Cluster, _ *Server) {
-		if b := cl.Loss(c.Server); b != nil && !b.Contacted {
+		switch b := cl.Loss(c.Server); {
+		case b == nil:
+		case b.Contacted:
+			b.Quiet = b.Quiet && c.Quiet
+		default:
 			b.Contacted, b.Quiet, b.Ended = true, c.Quiet, c.Ended
 		}
 	})
