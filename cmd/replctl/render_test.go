@@ -128,6 +128,19 @@ func TestStatusRenderings(t *testing.T) {
 	}
 }
 
+// The forecast does not speak of the death of a master that is dead.
+func TestTheForecastOfALostMaster(t *testing.T) {
+	s := healthy()
+	for i := range s.Servers {
+		if s.Servers[i].Name == *s.Master {
+			s.Servers[i].State = "unreachable"
+		}
+	}
+	if got := renderForecast(s, look{}); !strings.HasPrefix(got, "A failover of "+*s.Master+" now: ") {
+		t.Error(got)
+	}
+}
+
 func TestStatusShowsEveryServerOnceWhateverTheSources(t *testing.T) {
 	s := healthy()
 	s.Servers[1].Source, s.Servers[2].Source = ptr("db3"), ptr("db2") // a ring
