@@ -128,6 +128,15 @@ func TestStatusRenderings(t *testing.T) {
 	}
 }
 
+// An operation that cannot rescue anything does not say that it rescued nothing.
+func TestOnlyAChangeOfMasterTellsWhatWasRescued(t *testing.T) {
+	for kind, want := range map[string]bool{"init": false, "restart": false, "failover": true} {
+		if got := strings.Contains(renderOperation(&api.Operation{ID: "1", Kind: kind}, look{}), "rescued"); got != want {
+			t.Errorf("%s: told %v", kind, got)
+		}
+	}
+}
+
 // The forecast does not speak of the death of a master that is dead.
 func TestTheForecastOfALostMaster(t *testing.T) {
 	s := healthy()
