@@ -25,7 +25,9 @@ func Assess(in Input) Report {
 		r.Servers[name] = d.assessServer(name)
 		r.Problems = append(r.Problems, r.Servers[name].Problems...)
 	}
-	r.Problems = slices.Concat(next.Blocked, next.Notes, d.clusterProblems(), r.Problems)
+	// The pause is told once, by clusterProblems, which knows how long it lasts.
+	held := slices.DeleteFunc(slices.Clone(next.Blocked), func(p Problem) bool { return p.Code == "paused" })
+	r.Problems = slices.Concat(held, next.Notes, d.clusterProblems(), r.Problems)
 	if worst := d.twoWritable(); len(worst) > 0 {
 		r.Problems = append(worst, slices.DeleteFunc(r.Problems, func(p Problem) bool { return p.Code == worst[0].Code })...)
 	}

@@ -52,7 +52,7 @@ func (d *decider) askFirst(in *topology.Intent) (Action, bool) {
 	a := wait(0, "hooks.pre_failover is asked")
 	if e.failedHook() {
 		a = d.blocked(Problem{Code: "vetoed_by_hook", Server: in.OldMaster, Do: "see what hooks.pre_failover says; it is asked again by itself",
-			Text: fmt.Sprintf("hooks.pre_failover vetoes the failover (asked %d times): %s", e.Failed, e.Err)})
+			Text: fmt.Sprintf("hooks.pre_failover vetoes the failover (asked %s): %s", times(e.Failed), e.Err)})
 		a.RecheckIn = max(0, left)
 	}
 	return a, true
@@ -180,4 +180,11 @@ func (d *decider) twoWritable() []Problem {
 	}
 	return []Problem{{Code: "two_writable", Server: list[1], Do: "replctl history",
 		Text: fmt.Sprintf("%d servers accept writes: %v; the master of epoch %d is %s, the others are being closed", len(list), list, d.c.Epoch, d.c.Master)}}
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

@@ -1,11 +1,13 @@
 package failover
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/repld/repld/health"
+	"github.com/repld/repld/internal/fault"
 	"github.com/repld/repld/internal/gtid"
 	"github.com/repld/repld/topology"
 )
@@ -241,6 +243,37 @@ func TestARestartOnOrderIsNoLoss(t *testing.T) {
 
 // Every rule that holds a failover back is one that explain names, broken, and
 // the other way round.
+// A mistyped name is refused with all four parts of an error.
+func TestASwitchoverToWhoIsNoSlave(t *testing.T) {
+	l := NewLoop(LoopConfig{Cluster: "main", Observer: &still{*three().View}})
+	for _, to := range []string{"db9", "db1"} {
+		_, err := l.PlanSwitchover(to)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Usage || f.What == "" || f.Cause == "" || f.State == "" || f.Do == "" {
+			t.Errorf("to %s: %#v", to, err)
+		}
+	}
+}
+
+// A pause that holds a failover back is one problem, not two.
+func TestAPauseIsToldOnce(t *testing.T) {
+	for _, verdict := range []health.State{health.StateAlive, health.StateDead} {
+		in := three()
+		in.Policy.Automatic = true
+		in.Verdict = health.Verdict{State: verdict}
+		in.View.Cluster.Paused, in.View.Cluster.PausedUntil = true, in.View.Now.Add(time.Minute)
+		var told []Problem
+		for _, p := range Assess(in).Problems {
+			if p.Code == "paused" {
+				told = append(told, p)
+			}
+		}
+		if len(told) != 1 || told[0].Do == "" || !strings.Contains(told[0].Text, "1m0s") {
+			t.Errorf("master %s: %+v", verdict, told)
+		}
+	}
+}
+
 func TestExplainAndDecideAgree(t *testing.T) {
 	for name, change := range map[string]func(in *Input){
 		"nothing": func(*Input) {},

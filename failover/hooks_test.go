@@ -335,3 +335,11 @@ func TestAHooksOutputIsInTheHistory(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+func TestHowOftenAHookWasAsked(t *testing.T) {
+	for n, want := range map[int]string{1: "once", 2: "2 times"} {
+		if got := times(n); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}

@@ -44,10 +44,11 @@ func (l *Loop) PlanSwitchover(to string) (FailoverPlan, error) {
 	case c.Master == "":
 		return refuse("no_master", "the cluster has no master yet", "nothing was set up")
 	case to == c.Master:
-		return FailoverPlan{}, &fault.Error{Kind: fault.Usage, Code: "is_master", What: to + " is the master already", State: "nothing was changed", Do: "replctl status"}
+		return FailoverPlan{}, &fault.Error{Kind: fault.Usage, Code: "is_master", What: to + " is the master already", Cause: "a switchover makes a slave the master",
+			State: "nothing was changed", Do: "replctl status"}
 	case to != "" && c.Servers[to] == nil:
 		return FailoverPlan{}, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("%q is no slave of cluster %q", to, c.Name),
-			State: "nothing was changed", Do: "replctl status"}
+			Cause: "the name is not among its servers", State: "nothing was changed", Do: "replctl status"}
 	case c.Intent != nil:
 		return refuse("intent_open", "a "+string(c.Intent.Kind)+" is under way", "")
 	case c.ConfirmNeeded != "":

@@ -79,7 +79,9 @@ func renderOperation(op *api.Operation, l look) string {
 	if n := lost(*op); n != none {
 		row("lost", n+" transactions")
 	}
-	row("rescued", strconv.FormatUint(op.RescuedTransactions, 10)+" transactions")
+	if op.RescuedTransactions > 0 || lost(*op) != none { // only a change of master rescues any
+		row("rescued", strconv.FormatUint(op.RescuedTransactions, 10)+" transactions")
+	}
 	if op.Detail != "" {
 		row("detail", op.Detail)
 	}

@@ -128,6 +128,28 @@ func TestStatusRenderings(t *testing.T) {
 	}
 }
 
+// An operation that cannot rescue anything does not say that it rescued nothing.
+func TestOnlyAChangeOfMasterTellsWhatWasRescued(t *testing.T) {
+	for kind, want := range map[string]bool{"init": false, "restart": false, "failover": true} {
+		if got := strings.Contains(renderOperation(&api.Operation{ID: "1", Kind: kind}, look{}), "rescued"); got != want {
+			t.Errorf("%s: told %v", kind, got)
+		}
+	}
+}
+
+// The forecast does not speak of the death of a master that is dead.
+func TestTheForecastOfALostMaster(t *testing.T) {
+	s := healthy()
+	for i := range s.Servers {
+		if s.Servers[i].Name == *s.Master {
+			s.Servers[i].State = "unreachable"
+		}
+	}
+	if got := renderForecast(s, look{}); !strings.HasPrefix(got, "A failover of "+*s.Master+" now: ") {
+		t.Error(got)
+	}
+}
+
 func TestStatusShowsEveryServerOnceWhateverTheSources(t *testing.T) {
 	s := healthy()
 	s.Servers[1].Source, s.Servers[2].Source = ptr("db3"), ptr("db2") // a ring

@@ -212,6 +212,9 @@ func notPromotable(s *api.Status, l look) string {
 func renderForecast(s *api.Status, l look) string {
 	f := s.Forecast
 	first := "If " + *s.Master + " died now: "
+	if slices.ContainsFunc(s.Servers, func(m api.ServerStatus) bool { return m.Name == *s.Master && m.State == "unreachable" }) {
+		first = "A failover of " + *s.Master + " now: "
+	}
 	risk := "how many transactions would be lost is unknown"
 	switch {
 	case f.TransactionsAtRisk == nil:

@@ -44,9 +44,13 @@ func failoverPlan(p failover.FailoverPlan) *api.Plan {
 	if p.AtRisk != nil {
 		risk = fmt.Sprintf("%d transactions seen on the old master would be lost", *p.AtRisk)
 	}
+	var warnings []string
+	if p.AtRisk == nil || *p.AtRisk > 0 {
+		warnings = []string{risk}
+	}
 	return &api.Plan{
 		Question: fmt.Sprintf("Promote %s in place of %s?", p.Candidate, p.OldMaster),
-		Warnings: []string{risk},
+		Warnings: warnings,
 		Steps: []api.PlanStep{
 			{Text: "stop the IO threads of all reachable slaves, so that nobody acknowledges to " + p.OldMaster},
 			{Server: p.Candidate, Text: "apply all that it received, and what others have beyond it"},

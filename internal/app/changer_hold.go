@@ -27,8 +27,7 @@ func (ch *changer) slaveOf(cluster, name string) (*topology.Cluster, *topology.S
 	s := c.Servers[name]
 	switch {
 	case s == nil:
-		return nil, nil, nil, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("cluster %s has no server %s", cluster, name),
-			Cause: "the name is not among its servers", State: "nothing was changed", Do: "replctl status"}
+		return nil, nil, nil, unknownServer(cluster, name, "replctl status")
 	case c.Master == name:
 		return nil, nil, nil, &fault.Error{Kind: fault.Refused, Code: "is_master", What: name + " is the master", Server: name,
 			Cause: "only a slave can be taken out of service; the cluster would have no master", State: "nothing was changed", Do: "replctl switchover first"}

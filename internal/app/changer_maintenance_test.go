@@ -72,3 +72,15 @@ func TestWhenAServerIsRetired(t *testing.T) {
 		})
 	}
 }
+
+// That nothing would be lost is no warning.
+func TestAPlanWarnsOnlyOfALossThatMayBe(t *testing.T) {
+	some, nothing := uint64(3), uint64(0)
+	for want, risk := range map[int][]*uint64{0: {&nothing}, 1: {nil, &some}} {
+		for _, n := range risk {
+			if got := failoverPlan(failover.FailoverPlan{AtRisk: n}).Warnings; len(got) != want {
+				t.Errorf("want %d warnings: %q", want, got)
+			}
+		}
+	}
+}

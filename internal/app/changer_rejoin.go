@@ -29,8 +29,7 @@ func (ch *changer) Rejoin(ctx context.Context, cluster string, r api.RejoinReque
 	}
 	s := c.Servers[r.Name]
 	if s == nil {
-		return nil, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("cluster %s has no server %s", cluster, r.Name), Cause: "the name is not among its servers",
-			State: "nothing was changed", Do: "replctl status"}
+		return nil, unknownServer(cluster, r.Name, "replctl status")
 	}
 	if err := mayRejoin(c, s, r); err != nil {
 		return nil, err

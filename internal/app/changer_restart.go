@@ -90,7 +90,7 @@ func (ch *changer) planRestart(c *topology.Cluster, g *guard, r api.RestartReque
 	}
 	switch {
 	case s == nil:
-		return refuse(fault.Usage, "unknown_server", fmt.Sprintf("cluster %s has no server %s", c.Name, r.Name), "the name is not among its servers", "replctl status")
+		return nil, unknownServer(c.Name, r.Name, "replctl status")
 	case r.InPlace && c.Master != r.Name:
 		return refuse(fault.Usage, "not_the_master", r.Name+" is not the master", "--in-place is for a master that is not to be replaced", "leave --in-place out")
 	case c.Intent != nil:
@@ -131,6 +131,12 @@ func (ch *changer) planRestart(c *topology.Cluster, g *guard, r api.RestartReque
 		plan.Steps = append(switchoverPlan(sw).Steps, command, api.PlanStep{Server: r.Name, Text: "let it follow as a slave; it does not become the master again"})
 	}
 	return plan, nil
+}
+
+// unknownServer refuses a name that no server of the cluster has.
+func unknownServer(cluster, name, do string) error {
+	return &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("cluster %s has no server %s", cluster, name),
+		Cause: "the name is not among its servers", State: "nothing was changed", Do: do}
 }
 
 // onlyAcker warns that commits will wait. That is no refusal, not in lossless

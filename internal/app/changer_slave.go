@@ -56,6 +56,12 @@ func (ch *changer) Adopt(ctx context.Context, cluster string, r api.AdoptRequest
 	if c := ch.store.Cluster(cluster); c != nil && c.Servers[r.Name] != nil && (c.ConfirmNeeded != "" || c.Master != r.Name) {
 		return ch.adoptKnown(c, r)
 	}
+	if c := ch.store.Cluster(cluster); c != nil && c.Master == r.Name && c.Servers[r.Name] != nil && r.Address == "" {
+		return &api.Result{Plan: planIf(r.DryRun), Text: fmt.Sprintf("%s is the master of %s already: nothing to do", r.Name, cluster)}, nil
+	}
+	if r.Address == "" { // by its name alone only a server of the cluster is known
+		return nil, unknownServer(cluster, r.Name, "replctl status; to take over a set-up that repld does not know give --address and the flags of init")
+	}
 	begun := time.Now()
 	res, err := ch.provisioner(p).Adopt(ctx, provision.AdoptRequest{Request: request(cluster, r.InitRequest)})
 	if err != nil {

@@ -19,8 +19,7 @@ func (s *service) Explain(_ context.Context, cluster, name string) (*api.Explana
 		return nil, api.UnknownCluster(cluster)
 	}
 	if name != "" && c.Servers[name] == nil {
-		return nil, &fault.Error{Kind: fault.Usage, Code: "unknown_server", What: fmt.Sprintf("cluster %s has no server %s", cluster, name),
-			Cause: "the name is not among its servers", State: "nothing was changed", Do: "replctl status"}
+		return nil, unknownServer(cluster, name, "replctl status")
 	}
 	in, ok := failover.Input{}, false
 	if s.loops != nil {

@@ -43,6 +43,10 @@ type TLSFacts struct {
 	// FilesProblem is what is wrong with the user's own certificate files, as far
 	// as it can be seen; "" if nothing.
 	FilesProblem string
+	// Missing is a file of repld's that is gone from a local server's data
+	// directory, "" if none is: a server goes on with what it loaded, and does not
+	// start again without it.
+	Missing string
 	// Now is when it was measured, for the pure rules read no clock.
 	Now time.Time
 }

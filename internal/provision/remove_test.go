@@ -50,6 +50,28 @@ func TestRemovePurgesEverythingOfRepld(t *testing.T) {
 	}
 }
 
+// A purged server that was not restarted still runs with what repld set: set up
+// again, it gets everything that its next start needs.
+func TestAPurgedServerIsSetUpAgainWithoutARestart(t *testing.T) {
+	s := mariadb.Start(t, mariadb.Options{})
+	p, m := newProvisioner(t)
+	mustInit(t, p, m, s)
+	if _, err := p.Remove(t.Context(), RemoveRequest{Name: s.Name, PurgeConfig: true, Confirmed: true}); err != nil {
+		t.Fatal(err)
+	}
+	delete(m.clusters, "main")
+	delete(m.accounts, "main")
+	mustInit(t, p, m, s)
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{"SELECT @@read_only": "1", "SELECT @@log_bin": "1", "SELECT @@have_ssl": "YES"} {
+		if v := s.MustValue(t, query); v != want {
+			t.Errorf("%s is %s, want %s", query, v, want)
+		}
+	}
+}
+
 func TestRemoveOfAMasterWithSlavesIsRefused(t *testing.T) {
 	c := topology.Cluster{Name: "main", Master: "db1", Servers: map[string]*topology.Server{
 		"db1": {Name: "db1", Role: topology.RoleMaster}, "db2": {Name: "db2", Role: topology.RoleSlave, Source: "db1"}}}

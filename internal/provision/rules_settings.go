@@ -166,6 +166,8 @@ func ruleTLS(r Request, f Facts, c Context) Check {
 	switch {
 	case f.TLS.FilesProblem != "":
 		return refuse("give a certificate for "+f.Host+" and the authority that signed it", "%s", f.TLS.FilesProblem).as(fault.Failed)
+	case inUse && f.TLS.Missing != "" && tls.Source == "repld":
+		return warn("", "%s is gone, and the server would not start again without it: it is written anew", f.TLS.Missing)
 	case inUse && f.TLS.Verified && f.TLS.NotAfter.Sub(f.TLS.Now) > renewBefore:
 		return pass("TLS is on and %s is verified, until %s", f.Host, f.TLS.NotAfter.Format("2006-01-02"))
 	case inUse && f.TLS.Verified:
@@ -220,7 +222,7 @@ func NeedsOf(role topology.Role, r Request, f Facts, c Context) Needs {
 	tls := TLSOf(r, f)
 	inUse := f.TLS.Offered && sameValue(f.Value("ssl_cert"), tls.Cert)
 	fresh := f.TLS.Verified && f.TLS.NotAfter.Sub(f.TLS.Now) > renewBefore
-	n.Certificate = tls.Source == "repld" && !(inUse && fresh)
+	n.Certificate = tls.Source == "repld" && !(inUse && fresh && f.TLS.Missing == "")
 	n.Reload = n.Certificate && inUse
 	return n
 }

@@ -165,6 +165,7 @@ func (s *session) gatherTLS(ctx context.Context) error {
 			return err
 		}
 		s.ca, s.caPEM = ca, ca.PEM
+		s.facts.TLS.Missing = missingFile(s.facts, TLSOf(s.r, s.facts))
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.p.Timeouts.withDefaults().Dial)
 	defer cancel()
@@ -180,6 +181,20 @@ func (s *session) gatherTLS(ctx context.Context) error {
 	}
 	s.facts.TLS.Verified = true
 	return nil
+}
+
+// missingFile is the first of the files that is not there, "" if all are or if
+// they are on another host.
+func missingFile(f Facts, at TLSPaths) string {
+	if !f.Local {
+		return ""
+	}
+	for _, path := range []string{at.CA, at.Cert, at.Key} {
+		if _, err := os.Stat(path); os.IsNotExist(err) {
+			return path
+		}
+	}
+	return ""
 }
 
 // pool holds the server's authority; it is empty, and so verifies nothing, if
