@@ -171,6 +171,10 @@ func (d *decider) slaveState(m *member) string {
 		return "writable"
 	case st == nil:
 		return "stopped"
+	case m.s.Held == topology.HeldAll && st.SQLErrno == 0 && d.stopped(m):
+		// As a person wants it. A stopped IO thread keeps the error of its last
+		// attempt to connect, which says nothing of whether it can start again.
+		return "stopped"
 	case st.SQLErrno != 0 || st.IOErrno != 0 && st.IO == health.ThreadNo:
 		return "broken"
 	case st.IO == health.ThreadNo || st.SQL == health.ThreadNo:

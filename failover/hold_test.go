@@ -118,6 +118,23 @@ func TestASlaveThatAPersonStartsAgain(t *testing.T) {
 	}
 }
 
+// An error that the IO thread had when it was stopped does not make a slave that a
+// person stopped a broken one: replctl start would be refused for what is past.
+func TestAStoppedSlaveIsNotBrokenByAnOldError(t *testing.T) {
+	in := three()
+	in.View.Cluster.Servers["db2"].Held = topology.HeldAll
+	slaveAs(in, health.ThreadNo, health.ThreadNo, 100, 100)
+	seen(in, "db2", func(_ *health.ServerView, _ *health.Observation, st *health.SlaveStatus) { st.IOErrno = 2003 })
+	if r := Assess(in).Servers["db2"]; r.State != "stopped" {
+		t.Errorf("stopped by a person: state %q", r.State)
+	}
+	in.View.Cluster.Servers["db2"].Held = ""
+	in.View.Cluster.Stopped = []string{"db2"}
+	if a := Decide(in); a.Kind != KindAttach {
+		t.Errorf("started again: %+v", a)
+	}
+}
+
 // A slave in maintenance is left alone, but for one thing: it acknowledges no
 // more, whatever its threads do.
 func TestMaintenanceEndsAcknowledging(t *testing.T) {
