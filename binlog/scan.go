@@ -181,7 +181,9 @@ func (s *Scanner) end() (*Scanned, error) {
 		}
 		s.crc, s.format = crc, true
 	}
-	if s.crc {
+	// A format description carries a checksum of its own, also where events have
+	// none (MariaDB 10.11): with another length it could pass for one of those.
+	if s.crc || s.ev.EventType == evFormat {
 		if s.small() {
 			at := len(s.buf) - checksumSize
 			s.sum = crc32.ChecksumIEEE(s.buf[:at])
