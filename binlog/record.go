@@ -53,7 +53,9 @@ type Record struct {
 // Sink takes the bytes of a log, event by event. One goroutine calls it. After
 // an error of it the connection is closed, and Sink with it.
 type Sink interface {
-	// Format takes the event that describes all that follow it.
+	// Format takes the event that describes all that follow it. Where those carry
+	// no checksum, its own may be wrong: a server that clears the time of creation
+	// in it leaves the checksum as it was (MariaDB 10.11).
 	Format(raw []byte) error
 	// Append takes the next bytes, as they stand in the log with their checksums:
 	// an event, or the next piece of a large one, whose checksum may yet prove
