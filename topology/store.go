@@ -48,6 +48,7 @@ type Store struct {
 	path     string
 	instance string
 	keys     *keyring
+	setBack  time.Duration
 
 	mu       sync.Mutex // serialises Apply
 	db       *bolt.DB
@@ -192,6 +193,7 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
+	s.setBack = rebase(state, time.Now())
 	s.state.Store(state)
 	s.accounts.Store(&accounts)
 	return nil
@@ -233,6 +235,11 @@ func readClusters(tx *bolt.Tx, state *State) error {
 		return nil
 	})
 }
+
+// ClockSetBack is by how much, at least, the host's clock was set back between
+// the last change of the state and its opening; 0 if that is not known of. The
+// times in the state were put back by as much.
+func (s *Store) ClockSetBack() time.Duration { return s.setBack }
 
 // Instance identifies this state file among all replds; it is also written
 // into repld.cluster.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"time"
 
 	"github.com/repld/repld/internal/api"
 	"github.com/repld/repld/internal/config"
@@ -22,6 +23,7 @@ const (
 	logDataDir  = "data_dir"
 	logClusters = "clusters"
 	logInstance = "instance"
+	logBack     = "set_back"
 	logCleanup  = "cleanup"
 	logError    = "error"
 )
@@ -69,6 +71,9 @@ func (a *App) build() error {
 	}
 	a.store = store
 	a.cleanups.add("close the state", func(context.Context) error { return store.Close() })
+	if back := store.ClockSetBack(); back > time.Second {
+		a.opts.Log.Warn("the host's clock was set back since repld last ran: times in the state were put back too", logBack, back.Round(time.Second))
+	}
 	if a.listener, err = api.Listen(cfg.Listen, cfg.SocketGroup); err != nil {
 		return err
 	}
