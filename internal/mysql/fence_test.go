@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repld/repld/failover"
 	"github.com/repld/repld/health"
 	"github.com/repld/repld/test/mariadb"
 )
@@ -92,6 +93,23 @@ func TestAFenceNeverAnswersOKToAWaitingCommit(t *testing.T) {
 			t.Logf("fenced in %s", took)
 			slave.must(slave.Thaw())
 		})
+	}
+}
+
+// TestAFenceEndsWhatRepldItselfWaitsFor: read_only cannot take hold before.
+func TestAFenceEndsWhatRepldItselfWaitsFor(t *testing.T) {
+	n := rig(t, 1)[0]
+	n.lead()
+	n.must(n.server.Arm(bounded(t), time.Hour))
+	told := make(chan error, 1)
+	go func() { told <- n.server.Announce(bounded(t), failover.ClusterRow{Cluster: "main", Master: "db1"}) }()
+	n.until("waiting", func(o health.Observation) bool { return o.SemiSync.Waiting == 1 })
+	n.must(n.server.Fence(bounded(t)))
+	if err := <-told; err == nil {
+		t.Error("an announcement was told OK that nobody acknowledged")
+	}
+	if o := n.look(); !o.ReadOnly || o.SemiSync.MasterEnabled {
+		t.Errorf("after the fence: read_only %t, %+v", o.ReadOnly, o.SemiSync)
 	}
 }
 
