@@ -29,8 +29,8 @@ type Peer struct {
 	// be verified after a crash.
 	Checksums bool
 	// Acknowledge tells the server, if the stream is an acker, that everything up
-	// to the end of a transaction is durable. Any goroutine may call it until the
-	// record's Sink is closed; after that it does nothing.
+	// to the end of a transaction is durable. Any goroutine may call it; from when
+	// the record's Sink is to be closed it does nothing.
 	Acknowledge func(Transaction) error
 }
 
@@ -44,7 +44,7 @@ type Record struct {
 	// acknowledged, is acknowledged again.
 	After gtid.Position
 	// Have is the last transaction that is durable already: up to it nothing is
-	// given to Sink or told to the stream's [Handler].
+	// given to Sink. The stream's [Handler] is told what is new to it all the same.
 	Have gtid.GTID
 	// Acker makes the connection one whose acknowledgement lets commits return.
 	Acker bool

@@ -68,6 +68,36 @@ func TestQuietIsTakenBackUntilTheFenceHolds(t *testing.T) {
 	}
 }
 
+// TestAnotherProcessIsOneThatStartedLater: only a process that began after the
+// lost one was last known to live, and before that one's timeout, proves that
+// what waited on it was never answered. A clock that was set makes the same
+// process look like another one, which may have answered.
+func TestAnotherProcessIsOneThatStartedLater(t *testing.T) {
+	for name, c := range map[string]struct {
+		start time.Duration // after the lost process was last known to live
+		ended bool
+	}{
+		"restarted at once":                   {time.Second, true},
+		"restarted, by whole seconds":         {-time.Second, true},
+		"restarted after the timeout":         {29 * time.Second, false},
+		"the same, the clock was set back":    {-2 * time.Hour, false},
+		"the same, the clock was put forward": {-10 * time.Minute, false},
+	} {
+		in, b := foundAgain(40 * time.Second)
+		b.Contacted, b.Quiet = false, false
+		in.View.Servers[b.Master].Last.Started = b.WaitsFrom.Add(c.start)
+		var found *topology.NoteContact
+		for _, cmd := range Decide(in).Journal {
+			if n, ok := cmd.(topology.NoteContact); ok {
+				found = &n
+			}
+		}
+		if found == nil || found.Quiet || found.Ended != c.ended {
+			t.Errorf("%s: %+v, want ended %v", name, found, c.ended)
+		}
+	}
+}
+
 // fencedUnseen is a fence that has held, while the latest look was in its middle.
 func fencedUnseen(in Input, sv *health.ServerView) {
 	fencedAgo(time.Second)(in, sv)

@@ -194,7 +194,10 @@ func (d *decider) contact(name string) []topology.Command {
 	if b.Contacted && quiet {
 		return nil
 	}
-	ended := !same && !b.Started.IsZero() && d.inTime(b, sv.Last.Started)
+	// A start from before the lost process was last known to live is no other
+	// process: a clock was set, repld's or the host's.
+	later := sv.Last.Started.After(d.waitsFrom(b).Add(-restartTolerance))
+	ended := !same && later && !b.Started.IsZero() && d.inTime(b, sv.Last.Started)
 	return []topology.Command{topology.NoteContact{Cluster: d.c.Name, Server: name, Quiet: quiet, Ended: ended}}
 }
 
@@ -210,11 +213,16 @@ func (d *decider) fencedLate(name string) []topology.Command {
 
 // inTime tells whether a lost master's own timeout cannot have run out by then.
 func (d *decider) inTime(b *topology.Break, by time.Time) bool {
-	from := b.WaitsFrom
-	if from.IsZero() {
-		from = b.At.Add(-d.p.AckTimeout)
+	return b.Endless || by.Sub(d.waitsFrom(b)) < d.p.ServerTimeout-quietMargin
+}
+
+// waitsFrom is since when, at the earliest, a commit waited on a lost master. Its
+// process lived then.
+func (d *decider) waitsFrom(b *topology.Break) time.Time {
+	if b.WaitsFrom.IsZero() {
+		return b.At.Add(-d.p.AckTimeout)
 	}
-	return b.Endless || by.Sub(from) < d.p.ServerTimeout-quietMargin
+	return b.WaitsFrom
 }
 
 // restartTolerance absorbs the whole seconds of a server's uptime.

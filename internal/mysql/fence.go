@@ -13,9 +13,9 @@ const waitingForAck = "Waiting for semi-sync ACK"
 // clients are the sessions that can write or wait: all but the server's own
 // threads and those of repld's account, unless they wait for an acker: a row of
 // repld.cluster on its way would hold read_only up like any other. Streams of
-// the binary log are left out
-// as long as commits wait: where rpl_semi_sync_master_wait_no_slave is off, the
-// end of the last acker's stream answers OK to them all.
+// the binary log are left out as long as commits wait: where
+// rpl_semi_sync_master_wait_no_slave is off, the end of the last acker's stream
+// answers OK to them all.
 const clients = "SELECT ID AS id, COMMAND LIKE 'Binlog Dump%' AS stream, COALESCE(STATE, '') AS state" +
 	" FROM information_schema.PROCESSLIST WHERE USER NOT IN ('system user', 'event_scheduler')" +
 	" AND (USER <> SUBSTRING_INDEX(USER(), '@', 1) OR STATE LIKE '" + waitingForAck + "%') AND COMMAND NOT IN ('Daemon', 'Slave_IO', 'Slave_SQL', 'Slave_worker')"
