@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -122,6 +123,9 @@ func firstUnapplied(ctx context.Context, c *effectConn, file string, pos uint64)
 	if err != nil {
 		return "", 0, false, err
 	}
+	if _, err := showsRelayLog(ctx, c, file); err != nil {
+		return "", 0, false, err
+	}
 	for {
 		at, found, err := unappliedIn(ctx, c, file, pos, applied)
 		if err != nil || found {
@@ -131,13 +135,29 @@ func firstUnapplied(ctx context.Context, c *effectConn, file string, pos uint64)
 		if !ok {
 			return "", 0, false, nil
 		}
-		if _, err := c.Query(ctx, "SHOW RELAYLOG EVENTS IN ? LIMIT 1", next); Errno(err) != 0 {
-			return "", 0, false, nil // there is no further file
-		} else if err != nil {
+		if more, err := showsRelayLog(ctx, c, next); err != nil || !more {
 			return "", 0, false, err
 		}
 		file, pos = next, 4
 	}
+}
+
+// errRelayUnopened is about a slave that can neither apply nor show its relay log.
+var errRelayUnopened = errors.New("the server could not open its relay log when it started, and what that holds is unknown:" +
+	" see its error log; if the master has all of it, RESET SLAVE on this server lets it begin a new one")
+
+// showsRelayLog tells whether a relay log file is there. Each begins with an
+// event; a server whose relay log is not open answers with none, and with no
+// error, for any name (MariaDB 10.11).
+func showsRelayLog(ctx context.Context, c *effectConn, file string) (bool, error) {
+	events, err := c.Query(ctx, "SHOW RELAYLOG EVENTS IN ? LIMIT 1", file)
+	switch {
+	case Errno(err) != 0:
+		return false, nil
+	case err == nil && len(events) == 0:
+		err = fmt.Errorf("%s: %w", file, errRelayUnopened)
+	}
+	return err == nil, err
 }
 
 // pageSize is how many events of a relay log are asked for at once.

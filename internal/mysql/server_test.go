@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +117,34 @@ func TestADrainFromAnEarlierPositionAppliesNothingTwice(t *testing.T) {
 	if o := slave.look(); o.Slave.SQLErrno != 0 || slave.rows() != "40" {
 		t.Errorf("%s rows of 40, error %d %s", slave.rows(), o.Slave.SQLErrno, o.Slave.SQLError)
 	}
+}
+
+// TestARelayLogThatIsNotOpenIsNotTakenForAnEmptyOne: as a kill in the middle of
+// RESET SLAVE can leave it. Such a server shows nothing, of any file.
+func TestARelayLogThatIsNotOpenIsNotTakenForAnEmptyOne(t *testing.T) {
+	n := rig(t, 2)
+	master, slave := n[0], n[1]
+	master.lead()
+	slave.follow(master, false)
+	slave.applied(master.write(1, 5))
+	slave.must(slave.Kill())
+	slave.must(os.Truncate(filepath.Join(slave.DataDir, "relay.index"), 0))
+	slave.must(slave.StartAgain(bounded(t)))
+	before, err := slave.Row(bounded(t), "SHOW SLAVE STATUS")
+	slave.must(err)
+	begun := time.Now()
+	if err := slave.server.DrainRelayLog(bounded(t)); !errors.Is(err, errRelayUnopened) {
+		t.Fatalf("after %v: %v", time.Since(begun), err)
+	}
+	after, err := slave.Row(bounded(t), "SHOW SLAVE STATUS")
+	slave.must(err)
+	if after["Using_Gtid"] != before["Using_Gtid"] || after["Relay_Log_File"] != before["Relay_Log_File"] {
+		t.Errorf("it was changed: %v, was %v", after, before)
+	}
+	// What the error advises.
+	slave.MustExec(t, "RESET SLAVE")
+	slave.follow(master, false)
+	slave.applied(master.write(6, 9))
 }
 
 func TestANamedConnectionFetchesWhatIsMissingAndLeavesTheRelayLogAlone(t *testing.T) {
