@@ -269,10 +269,15 @@ func (l *Loop) journaled(a Action, err error) bool {
 	return err == nil
 }
 
-// resume finds the operation of an intent that a former run left open.
+// resume begins with what is journaled, of which the observer may not have heard
+// yet, and finds the operation of an intent that a former run left open.
 func (l *Loop) resume() {
 	c := l.cfg.Journal.Cluster(l.cfg.Cluster)
-	if c == nil || c.Intent == nil {
+	if c == nil {
+		return
+	}
+	l.cfg.Observer.SetCluster(c)
+	if c.Intent == nil {
 		return
 	}
 	ops, err := l.cfg.Journal.Operations(l.cfg.Cluster, 50)

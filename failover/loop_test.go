@@ -74,6 +74,32 @@ func TestAnUnwritableJournalIsReported(t *testing.T) {
 	}
 }
 
+// toldOf is an observer that heard of an earlier state; notedBefore a journal with
+// a later one.
+type toldOf struct{ still }
+
+func (o *toldOf) SetCluster(c *topology.Cluster) { o.view.Cluster = c }
+
+type notedBefore struct {
+	forgetful
+	cluster *topology.Cluster
+}
+
+func (j *notedBefore) Cluster(string) *topology.Cluster { return j.cluster.Clone() }
+
+// Automatic action is switched off just before the loop starts, because the state
+// file contradicts the servers: the first decision must know.
+func TestALoopBeginsWithWhatIsJournaled(t *testing.T) {
+	in, _, _ := idle()
+	j := &notedBefore{cluster: in.View.Cluster.Clone()}
+	j.cluster.ConfirmNeeded = "the file is older"
+	l := NewLoop(LoopConfig{Cluster: "main", Journal: j, Observer: &toldOf{still{*in.View}}, Log: slog.New(slog.DiscardHandler)})
+	l.resume()
+	if a := Decide(l.input()); len(a.Blocked) == 0 || a.Blocked[0].Code != "confirmation_needed" {
+		t.Errorf("the first decision is %+v", a)
+	}
+}
+
 // An order that arrives while the master is alive is void. It must not be
 // carried out when the master dies hours later, in manual mode, with nobody
 // watching.

@@ -51,6 +51,9 @@ func (c SendOpening) apply(st *State) error {
 	if err != nil {
 		return err
 	}
+	if cl.ConfirmNeeded != "" {
+		return fmt.Errorf("cluster %q must be confirmed first: %w", c.Cluster, ErrInconsistent)
+	}
 	if in.Opening != nil && in.Opening.Server != c.Opening.Server {
 		return fmt.Errorf("intent %s may already have opened %q: %w", in.ID, in.Opening.Server, ErrInconsistent)
 	}

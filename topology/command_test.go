@@ -47,6 +47,7 @@ func TestCommandsRefuse(t *testing.T) {
 	}{
 		"a second intent":                      {begun, BeginIntent{"main", Intent{ID: "8"}}, ErrIntentOpen},
 		"degrading while an intent is open":    {begun, SetDurabilityState{Cluster: "main", State: DurabilityDegraded}, ErrIntentOpen},
+		"opening while a person must confirm":  {after(t, begun, RequireConfirmation{"main", "older"}), opening("db2", 5, true), ErrInconsistent},
 		"opening another server after one":     {sent, opening("db3", 5, true), ErrInconsistent},
 		"ending while a server may be open":    {sent, EndIntent{Cluster: "main", Intent: "7"}, ErrInconsistent},
 		"an opened server that was never sent": {begun, RecordOpened{Cluster: "main", Intent: "7"}, ErrInconsistent},
